@@ -1,0 +1,1 @@
+"""A log becomes histories: reading, checking, filtering, splitting and batching."""

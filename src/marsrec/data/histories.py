@@ -1,0 +1,207 @@
+"""Histories in compressed rows: every user's events in time order, one after the other in three flat arrays."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marsrec.data.log import Log
+from marsrec.data.times import TimeUnit
+from marsrec.errors import DataError
+from marsrec.storage import atomic_folder
+
+Ties = Literal["file", "recbole"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Raw ids of any type and their private integer codes: code 0 is nobody (padding, unknown), ids count from 1.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary(pl.Series(["tea", "milk"]))
+    >>> vocabulary.encode(["milk", "beer"])
+    array([2, 0], dtype=int32)
+    >>> vocabulary.decode(np.array([2, 1])).to_list()
+    ['milk', 'tea']
+    """
+
+    ids: pl.Series
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def _codes(self) -> dict[Any, int]:
+        return {raw: code for code, raw in enumerate(self.ids.to_list(), start=1)}
+
+    def encode(self, values: Any) -> NDArray[np.int32]:
+        """Codes of raw ids; 0 for ids that are not in the vocabulary. Text that spells a number finds integer ids."""
+        column = values if isinstance(values, pl.Series) else pl.Series(list(values), strict=False)
+        known = column.cast(self.ids.dtype, strict=False).to_list()
+        return np.fromiter((self._codes.get(raw, 0) for raw in known), dtype=np.int32, count=len(known))
+
+    def decode(self, codes: NDArray[Any]) -> pl.Series:
+        """Raw ids of codes; null for code 0."""
+        indices = pl.Series(codes).cast(pl.Int64) - 1
+        return self.ids.gather(indices.set(indices < 0, None))
+
+
+@dataclass(frozen=True)
+class Histories:
+    """All users' events, sorted by user and time, in compressed rows.
+
+    User `u` (counted from 0) owns the events `offsets[u]:offsets[u + 1]` of `items` and `times`.
+    """
+
+    items: NDArray[np.int32]
+    """Item codes, 1 to the number of items."""
+    times: NDArray[np.int64]
+    """Exact times in `unit`, never decreasing within a user."""
+    offsets: NDArray[np.int64]
+    """Where each user's events begin; one more entry than users."""
+    user_ids: Vocabulary
+    item_ids: Vocabulary
+    unit: TimeUnit = "s"
+
+    @property
+    def n_users(self) -> int:
+        """Number of users."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, padding not counted."""
+        return len(self.item_ids)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of events of each user."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short digest of every event, so that two results can be known to come from the same data."""
+        digest = hashlib.sha256()
+        for array in (self.items, self.times, self.offsets):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
+    def statistics(self) -> dict[str, float | int | str]:
+        """Users, items, interactions, average and median length, span of time: what one wants to know first."""
+        lengths = self.lengths
+        return {
+            "users": self.n_users,
+            "items": self.n_items,
+            "interactions": len(self),
+            "average_length": round(float(lengths.mean()), 2),
+            "median_length": float(np.median(lengths)),
+            "longest": int(lengths.max()),
+            "density": round(len(self) / (self.n_users * self.n_items), 6),
+            "unit": self.unit,
+            "first_time": int(self.times.min()),
+            "last_time": int(self.times.max()),
+            "fingerprint": self.fingerprint,
+        }
+
+    @classmethod
+    def from_log(cls, log: Log, ties: Ties = "file") -> Self:
+        """Sort a checked log into histories.
+
+        Parameters
+        ----------
+        log : Log
+            Interactions in file order.
+        ties : {"file", "recbole"}
+            Events of equal time keep their file order. "recbole" compares times after rounding them to float32, as
+            RecBole does: 64 or 128 seconds become one instant. For comparison only.
+
+        Examples
+        --------
+        >>> from marsrec.data.log import read_log
+        >>> log = read_log(pl.DataFrame({"user": ["b", "a", "b"], "item": [7, 7, 9], "time": [20, 5, 10]}))
+        >>> histories = Histories.from_log(log)
+        >>> histories.items.tolist(), histories.times.tolist(), histories.offsets.tolist()
+        ([2, 1, 1], [10, 20, 5], [0, 2, 3])
+        """
+        frame = log.frame
+        users = frame["user"].unique(maintain_order=True)
+        items = frame["item"].unique(maintain_order=True)
+        user_codes = _codes_of(frame["user"], users)
+        times = frame["time"].to_numpy()
+        clock = times.astype(np.float32) if ties == "recbole" else times
+        order = np.lexsort((clock, user_codes))  # stable: ties keep file order
+        counts = np.bincount(user_codes, minlength=len(users))
+        return cls(
+            items=(_codes_of(frame["item"], items)[order] + 1).astype(np.int32),
+            times=times[order].astype(np.int64),
+            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            user_ids=Vocabulary(users),
+            item_ids=Vocabulary(items),
+            unit=log.unit,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write a prepared folder that `load` maps into memory."""
+        with atomic_folder(folder) as target:
+            np.save(target / "items.npy", self.items)
+            np.save(target / "times.npy", self.times)
+            np.save(target / "offsets.npy", self.offsets)
+            self.user_ids.ids.rename("user").to_frame().write_parquet(target / "user_ids.parquet")
+            self.item_ids.ids.rename("item").to_frame().write_parquet(target / "item_ids.parquet")
+            meta = {"format": FORMAT, **self.statistics()}
+            (target / "histories.json").write_text(json.dumps(meta, indent=2) + "\n")
+
+    @staticmethod
+    def is_prepared(folder: Path) -> bool:
+        """Whether `folder` was written by `save`."""
+        return (folder / "histories.json").is_file()
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Map a prepared folder into memory."""
+        try:
+            meta = json.loads((folder / "histories.json").read_text())
+            if meta["format"] != FORMAT:
+                raise DataError(
+                    f"{folder}: prepared in format {meta['format']}, this version reads format {FORMAT}. "
+                    "Run `marsrec prepare` again."
+                )
+            histories = cls(
+                items=np.load(folder / "items.npy", mmap_mode="r"),
+                times=np.load(folder / "times.npy", mmap_mode="r"),
+                offsets=np.load(folder / "offsets.npy"),
+                user_ids=Vocabulary(pl.read_parquet(folder / "user_ids.parquet")["user"]),
+                item_ids=Vocabulary(pl.read_parquet(folder / "item_ids.parquet")["item"]),
+                unit=meta["unit"],
+            )
+        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+            raise DataError(
+                f"{folder}: not a readable prepared folder ({error}). Write it again with `marsrec prepare`."
+            ) from error
+        sizes = (len(histories), len(histories.times), int(histories.offsets[-1]), meta["interactions"])
+        if len(set(sizes)) > 1 or len(histories.offsets) != histories.n_users + 1:
+            raise DataError(f"{folder}: its files do not fit together. Write it again with `marsrec prepare`.")
+        return histories
+
+
+def _codes_of(column: pl.Series, ids: pl.Series) -> NDArray[np.int64]:
+    """Index of each value of `column` in `ids`."""
+    table = pl.DataFrame({"id": ids}).with_row_index("code")
+    return (
+        pl.DataFrame({"id": column})
+        .join(table, on="id", how="left", maintain_order="left")["code"]
+        .to_numpy()
+        .astype(np.int64)
+    )

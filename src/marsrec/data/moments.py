@@ -1,0 +1,56 @@
+"""Moments and durations as people write them."""
+
+from datetime import UTC, date, datetime
+
+from marsrec.data.times import PER_SECOND, TimeUnit
+from marsrec.errors import SettingsError
+
+Moment = int | str | date | datetime
+"""A time in the log's unit, or a date (ISO text, date or datetime; UTC unless it says otherwise)."""
+
+_STEPS = [(365.25 * 86400, "year"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second")]
+
+
+def instant(moment: Moment, unit: TimeUnit) -> int:
+    """A moment as an integer time in `unit`.
+
+    Examples
+    --------
+    >>> instant("2020-01-01", "s"), instant(datetime(2020, 1, 1, tzinfo=UTC), "ms"), instant("17", "s")
+    (1577836800, 1577836800000, 17)
+    """
+    if isinstance(moment, str) and moment.strip().lstrip("-").isdigit():
+        moment = int(moment)
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise SettingsError(
+                f"a moment is a number or an ISO date such as 2014-03-01T12:00; found {moment!r}."
+            ) from None
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    whole = moment.replace(microsecond=0)
+    return int(whole.timestamp()) * PER_SECOND[unit] + moment.microsecond * PER_SECOND[unit] // 1_000_000
+
+
+def spell_duration(seconds: float) -> str:
+    """A duration in words, to two digits.
+
+    Examples
+    --------
+    >>> spell_duration(0), spell_duration(95), spell_duration(5400), spell_duration(86400 * 12.3)
+    ('0 seconds', '1.6 minutes', '1.5 hours', '12 days')
+    """
+    for size, name in _STEPS:
+        if seconds >= size or size == 1.0:
+            count = seconds / size
+            text = f"{count:.1f}".removesuffix(".0") if count < 9.95 else f"{count:.0f}"
+            if count >= 1e4:
+                return f"over 10,000 {name}s"
+            return f"{text} {name}{'' if text == '1' else 's'}"
+    raise AssertionError("unreachable")

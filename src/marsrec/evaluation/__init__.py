@@ -1,0 +1,1 @@
+"""Evaluation: full ranking, metrics and subgroups."""

@@ -1,0 +1,92 @@
+"""Why an item is recommended: its score, split exactly.
+
+The score is linear in the user vector, and MARS adds to the last state a weighted sum of all states. So the score is
+the last state's share plus one term per past event and head::
+
+    score(item) = h_last · v  +  Σ_k Σ_i  α_k w_k,i (h_i · v)          (v is the item's vector)
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+import torch
+
+from marsrec.data.batches import Batch
+from marsrec.data.histories import Vocabulary
+from marsrec.data.moments import spell_duration
+from marsrec.data.times import PER_SECOND, TimeUnit
+from marsrec.nn.model import SequenceModel
+from marsrec.nn.readouts.mars import Mars
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A score and the terms that sum to it."""
+
+    score: float
+    last_state: float
+    """The share of the encoder's last state (with an item's bias, where the scorer has one)."""
+    terms: pl.DataFrame
+    """One row per past event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share."""
+
+    def by_event(self) -> pl.DataFrame:
+        """Shares of the past events, summed over the heads, largest first."""
+        return (
+            self.terms.group_by("event", "item", "time", "age", maintain_order=True)
+            .agg(pl.col("share").sum())
+            .sort("share", descending=True, maintain_order=True)
+        )
+
+    def by_head(self) -> pl.DataFrame:
+        """Shares of the heads, summed over the events."""
+        return self.terms.group_by("head", "half_life", "gate", maintain_order=True).agg(pl.col("share").sum())
+
+
+def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocabulary, unit: TimeUnit) -> Explanation:
+    """Split the score of one item for one history."""
+    with torch.no_grad():
+        embedded = model.items(batch.items)
+        states = model.encoder(embedded, batch)
+        users = model.readout(states, embedded, batch, every=False).users
+        user, items, bias = model.scorer(users, model.items.weight)
+        vector = items[code]
+        offset = 0.0 if bias is None else float(bias[code])
+        score = float(user[0] @ vector) + offset
+        if not isinstance(model.readout, Mars):
+            return Explanation(score, score, _NO_TERMS.clear())
+        reading = model.readout.read(states, embedded, batch, every=False)
+        gate, weights = reading.gate[0, 0], reading.weights[0, :, 0]  # (K,), (K, L)
+        shares = gate[:, None] * weights * (states[0] @ vector)  # (K, L)
+        heads, length = shares.shape
+        half_lives = model.readout.operator.half_lives(reading.rates[0, 0])
+        now = (batch.target_times if model.readout.settings.clock == "request" else batch.times)[0, -1]
+        ages = [spell_duration(float(age) / PER_SECOND[unit]) for age in now - batch.times[0]]
+        terms = pl.DataFrame(
+            {
+                "event": list(range(length, 0, -1)) * heads,
+                "item": item_ids.decode(batch.items[0].repeat(heads).cpu().numpy()),
+                "time": batch.times[0].repeat(heads).cpu().numpy(),
+                "age": ages * heads,
+                "head": torch.arange(1, heads + 1).repeat_interleave(length).numpy(),
+                "half_life": [spell_duration(3600 * float(life)) for life in half_lives for _ in range(length)],
+                "gate": gate.repeat_interleave(length).cpu().numpy(),
+                "weight": weights.flatten().cpu().numpy(),
+                "share": shares.flatten().cpu().numpy(),
+            }
+        )
+    return Explanation(score, float(states[0, -1] @ vector) + offset, terms)
+
+
+_NO_TERMS = pl.DataFrame(
+    schema={
+        "event": pl.Int64,
+        "item": pl.String,
+        "time": pl.Int64,
+        "age": pl.String,
+        "head": pl.Int64,
+        "half_life": pl.String,
+        "gate": pl.Float32,
+        "weight": pl.Float32,
+        "share": pl.Float32,
+    }
+)

@@ -1,0 +1,1 @@
+"""Histories become user vectors: encoders, readouts, scorers and their kernels."""

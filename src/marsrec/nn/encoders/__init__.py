@@ -1,0 +1,1 @@
+"""Encoders: embedded events become states. One file each."""

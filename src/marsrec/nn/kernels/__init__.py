@@ -1,0 +1,1 @@
+"""Kernels that are worth writing by hand, each behind one signature."""

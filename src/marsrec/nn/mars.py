@@ -1,0 +1,259 @@
+r"""MARS, multi-rate aggregation of recency signals: Section 3 of the paper in one file.
+
+The operator takes the states of any sequence encoder and the times of the events, and returns the user vector::
+
+    e_i   = log(1 + (now - t_i) / τ0)                          elapsed time, compressed        (Eq. logtime)
+    λ_k(u) = λ_k · exp(σ · tanh(MLP(h_last))_k)                 rates, modulated per user       (Eq. userlambda)
+    w_k,i = softmax over events of  -λ_k(u) · e_i / τ_k         what head k looks at            (Eq. mtda)
+    Z_k   = Σ_i w_k,i h_i                                       K summaries
+    g_k   = vᵀ tanh(W_g [Z_k; tEnc(e_last); item_last; h_last]) gate                            (Eq. gate)
+    h_u   = h_last + Σ_k softmax(g)_k Z_k                       user vector
+
+Exponential in *log* time is a power law in real time: a head weighs an event of age x hours by (1 + x)^(-ρ) with the
+exponent ρ = λ_k(u) / τ_k. With `time_scale="linear"` it is exp(-ρ x), which is what the paper's propositions speak of.
+
+Shape letters: B users, L positions, Q positions that are read out (1 or L), K heads, d dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+TimeScale = Literal["log", "linear"]
+
+TIME_FEATURES = 16  # width of tEnc
+HIDDEN = 64  # width of the gate and of the modulation
+SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the operator saw and decided. Q is 1 unless every position is read out."""
+
+    users: Tensor
+    """(B, Q, d) user vectors."""
+    rates: Tensor
+    """(B, Q, K) exponents ρ = λ_k(u) / τ_k."""
+    gate: Tensor
+    """(B, Q, K) weights of the heads, summing to 1."""
+    weights: Tensor
+    """(B, K, Q, L) weights of the events in each head, summing to 1."""
+    summaries: Tensor
+    """(B, K, Q, d) the K summaries Z."""
+
+
+class MARS(nn.Module):
+    """Weigh an encoder's states by real elapsed time at K learned rates, and fuse the K summaries through a gate.
+
+    Parameters
+    ----------
+    dim : int
+        Width of the states.
+    heads : int
+        Number K of decay rates.
+    time_scale : {"log", "linear"}
+        "log" is the paper's model, a power law of age; "linear" is an exponential of age.
+    tau0 : float
+        One hour, in the unit of the times that will be given (3600 for seconds).
+    real_time : bool
+        False is ablation b1: an event's age is the number of events after it, in units of `tau0`.
+    modulation : bool
+        False is ablation b2: all users share the rates.
+
+    Examples
+    --------
+    Put it on top of anybody's states. Times are integers in seconds; `lengths` tells padding on the right apart.
+
+    >>> _ = torch.manual_seed(0)
+    >>> operator = MARS(dim=8, heads=3)
+    >>> states = torch.randn(2, 5, 8)
+    >>> times = torch.tensor([[0, 60, 3600, 7200, 90000], [0, 10, 20, 20, 20]])
+    >>> users = operator(states, times, lengths=torch.tensor([5, 3]))
+    >>> users.shape
+    torch.Size([2, 8])
+
+    The moment of the request can be later than the last event, and `read` also tells what the heads looked at:
+
+    >>> reading = operator.read(states, times, now=times[:, -1] + 86400, lengths=torch.tensor([5, 3]))
+    >>> reading.weights.shape, reading.rates.shape, reading.gate.shape
+    (torch.Size([2, 3, 1, 5]), torch.Size([2, 1, 3]), torch.Size([2, 1, 3]))
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int = 4,
+        *,
+        time_scale: TimeScale = "log",
+        tau0: float = 3600.0,
+        real_time: bool = True,
+        modulation: bool = True,
+    ) -> None:
+        super().__init__()
+        self.time_scale, self.tau0, self.real_time = time_scale, tau0, real_time
+        self.raw_rates = nn.Parameter(torch.linspace(-1.0, 2.0, heads))  # λ̃
+        self.raw_temperatures = nn.Parameter(torch.zeros(heads))  # τ̃
+        self.modulation: nn.Sequential | None = None
+        if modulation:
+            self.modulation = nn.Sequential(nn.Linear(dim, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, heads))
+        self.time_encoder = nn.Sequential(
+            nn.Linear(1, TIME_FEATURES), nn.GELU(), nn.Linear(TIME_FEATURES, TIME_FEATURES)
+        )
+        self.gate_hidden = nn.Linear(dim + TIME_FEATURES + dim + dim, HIDDEN)  # W_g
+        self.gate_out = nn.Linear(HIDDEN, 1, bias=False)  # v
+        self.reset_modulation()
+
+    def reset_modulation(self) -> None:
+        """Zero the modulation's last layer, so that training starts from λ_k(u) = λ_k. Call it after an own init."""
+        if self.modulation is not None:
+            last = self.modulation[-1]
+            assert isinstance(last, nn.Linear)
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+
+    def base_rates(self) -> Tensor:
+        """(K,) exponents λ_k / τ_k before modulation."""
+        return F.softplus(self.raw_rates) / (F.softplus(self.raw_temperatures) + 0.1)
+
+    def rates(self, last_states: Tensor) -> Tensor:
+        """Exponents ρ_k = λ_k(u) / τ_k of users with these last states: (..., d) -> (..., K)."""
+        base = self.base_rates()
+        if self.modulation is None:
+            return base.expand(*last_states.shape[:-1], -1)
+        modulation: Tensor = self.modulation(last_states)
+        return base * torch.exp(SIGMA * torch.tanh(modulation))
+
+    def half_lives(self, rates: Tensor) -> Tensor:
+        """Age in hours at which a head of this exponent weighs an event half as much as a new one.
+
+        Examples
+        --------
+        >>> MARS(dim=8, heads=1).half_lives(torch.tensor([0.5, 1.0]))
+        tensor([3., 1.])
+        """
+        return torch.exp2(1 / rates) - 1 if self.time_scale == "log" else math.log(2) / rates
+
+    def ages(self, times: Tensor, now: Tensor, positions: Tensor) -> Tensor:
+        """Compressed elapsed times: (B, L) event times, (B, Q) moments and (B, Q) positions -> (B, Q, L).
+
+        The subtraction is done in the exact integers of the times. An event after `now` counts as happening now.
+        """
+        if self.real_time:
+            elapsed = (now[:, :, None] - times[:, None, :]).clamp(min=0).to(self.raw_rates.dtype) / self.tau0
+        else:
+            order = torch.arange(times.shape[1], device=times.device)
+            elapsed = (positions[:, :, None] - order).clamp(min=0).to(self.raw_rates.dtype)
+        return torch.log1p(elapsed) if self.time_scale == "log" else elapsed
+
+    def read(
+        self,
+        states: Tensor,
+        times: Tensor,
+        *,
+        now: Tensor | None = None,
+        lengths: Tensor | None = None,
+        last_items: Tensor | None = None,
+        every: bool = False,
+    ) -> Reading:
+        """Read out user vectors and all that led to them.
+
+        Parameters
+        ----------
+        states : Tensor (B, L, d)
+            What the encoder made of the events; padding on the right.
+        times : Tensor (B, L)
+            Times of the events as integers, never decreasing within a row.
+        now : Tensor (B,), or (B, L) with `every`
+            From when ages are measured. None is the paper's clock, the time of the latest event; the moment of the
+            request is the other choice.
+        lengths : Tensor (B,), optional
+            Number of events of each user; all L if not given.
+        last_items : Tensor (B, d), or (B, L, d) with `every`
+            Embedding of the latest item, for the gate. Zeros if not given.
+        every : bool
+            Read out at every position, as if the history ended there. Needs states from a causal encoder.
+        """
+        B, L, d = states.shape
+        order = torch.arange(L, device=states.device)
+        if every:
+            positions = order.expand(B, L)
+            last_states = states
+        else:
+            positions = (lengths - 1 if lengths is not None else order[-1:].expand(B))[:, None]
+            last_states = states.gather(1, positions[:, :, None].expand(-1, -1, d))
+            now = now[:, None] if now is not None else None
+            last_items = last_items[:, None] if last_items is not None else None
+        if now is None:
+            now = times.gather(1, positions)
+        if last_items is None:
+            last_items = torch.zeros_like(last_states)
+        # An event may be looked at from its own position on; with padding on the right this hides padding as well.
+        hidden = order > positions[:1, :, None] if every else order > positions[:, :, None]  # (1 or B, Q, L)
+
+        ages = self.ages(times, now, positions)  # (B, Q, L)
+        rates = self.rates(last_states)  # (B, Q, K)
+        weights = self.weights(ages, rates, hidden)  # (B, K, Q, L)
+        # One batched product for all heads: (B, K·Q, L) x (B, L, d).
+        summaries = torch.bmm(weights.flatten(1, 2), states).unflatten(1, weights.shape[1:3])  # (B, K, Q, d)
+        latest = ages.gather(2, positions[:, :, None])  # (B, Q, 1)
+        gate = self.gate(summaries, latest, last_items, last_states)  # (B, Q, K)
+        users = last_states + torch.einsum("bqk,bkqd->bqd", gate, summaries)
+        return Reading(users, rates, gate, weights, summaries)
+
+    def weights(self, ages: Tensor, rates: Tensor, hidden: Tensor) -> Tensor:
+        """Weights of the events: (B, Q, L) ages, (B, Q, K) exponents and a mask -> (B, K, Q, L)."""
+        bias = torch.zeros(hidden.shape, dtype=ages.dtype, device=ages.device).masked_fill_(hidden, -math.inf)
+        logits = torch.addcmul(bias[:, None], rates.transpose(1, 2)[..., None], ages[:, None], value=-1.0)
+        return logits.softmax(dim=-1)
+
+    def gate(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> Tensor:
+        """Weights of the heads, (B, Q, K)."""
+        d = summaries.shape[-1]
+        context = torch.cat([self.time_encoder(latest), last_items, last_states], dim=-1)
+        # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
+        weight, bias = self.gate_hidden.weight, self.gate_hidden.bias
+        shared = F.linear(context, weight[:, d:], bias)
+        scores = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, None]))  # (B, K, Q, 1)
+        return scores[..., 0].softmax(dim=1).transpose(1, 2)
+
+    def forward(
+        self,
+        states: Tensor,
+        times: Tensor,
+        *,
+        now: Tensor | None = None,
+        lengths: Tensor | None = None,
+        last_items: Tensor | None = None,
+        every: bool = False,
+    ) -> Tensor:
+        """User vectors: (B, d), or (B, L, d) with `every`. The arguments are those of `read`."""
+        users = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every).users
+        return users if every else users[:, 0]
+
+
+def diversity_loss(weights: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Negative sum of the Jensen-Shannon divergences over ordered pairs of heads, in nats (Eq. loss, L_div).
+
+    Parameters
+    ----------
+    weights : Tensor (B, K, L)
+        Weights of the events in each head.
+    rows : Tensor (B,), optional
+        How much each user counts; all the same if not given.
+    """
+    # The slope of -w log w is infinite at 0, which is where hidden events are.
+    weights = weights.clamp(min=torch.finfo(weights.dtype).tiny)
+    entropy = torch.special.entr(weights).sum(-1)  # (B, K)
+    first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
+    middle = torch.special.entr((weights[:, first] + weights[:, second]) / 2).sum(-1)  # (B, pairs)
+    divergence = 2 * (middle - (entropy[:, first] + entropy[:, second]) / 2).sum(-1)  # each pair in both orders
+    return -divergence.mean() if rows is None else -(divergence * rows).sum() / rows.sum()
+
+
+def balance_loss(gate: Tensor) -> Tensor:
+    """K · Σ_k (mean gate weight of head k)², at least 1 and 1 when all heads are used alike: (N, K) -> scalar."""
+    return gate.shape[-1] * gate.mean(dim=0).square().sum()

@@ -1,0 +1,1 @@
+"""Readouts: states become the user vector. One file each."""

@@ -1,0 +1,30 @@
+"""What all readouts share."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+
+
+@dataclass(frozen=True)
+class ReadoutOutput:
+    """User vectors, and what the readout adds to the loss, by name and already weighted."""
+
+    users: Tensor
+    """(B, d), or (B, L, d) when every position is read out."""
+    losses: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Readout(nn.Module, ABC):
+    """States become the user vector."""
+
+    @abstractmethod
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
+        """(B, L, d) states and embedded items -> user vectors at the last or, with `every`, at each position."""
+
+
+def at_last(states: Tensor, batch: Batch) -> Tensor:
+    """(B, L, d) -> (B, d), what stands at each row's latest event."""
+    return states.gather(1, batch.last[:, None, None].expand(-1, 1, states.shape[-1]))[:, 0]

@@ -1,0 +1,27 @@
+"""The last state is the user vector, as in SASRec, GRU4Rec and Mamba4Rec."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from marsrec.data.batches import Batch
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.settings import Settings
+
+
+class LastSettings(Settings):
+    """The state at the latest event; "backbone only" in the paper's ablation."""
+
+    name: Literal["last"] = "last"
+
+    def build(self, dim: int, tau0: float) -> "Last":
+        """Make the readout."""
+        return Last()
+
+
+class Last(Readout):
+    """Take the state at the latest event."""
+
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
+        """See `Readout.forward`."""
+        return ReadoutOutput(states if every else at_last(states, batch))

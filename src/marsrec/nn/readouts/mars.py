@@ -1,0 +1,99 @@
+"""The MARS operator as a readout: its clock, its dropout and its two auxiliary losses."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import init_normal
+from marsrec.nn.mars import MARS, Reading, TimeScale, balance_loss, diversity_loss
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.settings import Settings
+
+Clock = Literal["last-event", "request"]
+
+
+class MarsSettings(Settings):
+    """States weighed by real elapsed time at K learned rates, fused through a gate."""
+
+    name: Literal["mars"] = "mars"
+    heads: int = Field(4, ge=1)
+    """Number K of decay rates."""
+    time_scale: TimeScale = "log"
+    """"log" is the paper's model (a power law of age), "linear" an exponential of age."""
+    clock: Clock = "last-event"
+    """From when ages are measured: the latest event (the paper) or the moment of the request (in training and
+    evaluation the time of the target, which other models are not told)."""
+    real_time: bool = True
+    """False is ablation b1: ages are counted in events."""
+    modulation: bool = True
+    """False is ablation b2: all users share the rates."""
+    diversity: float = Field(0.01, ge=0)
+    """η_div, the weight of the diversity loss; 0 is ablation b3."""
+    balance: float = Field(0.01, ge=0)
+    """η_bal, the weight of the balance loss; 0 is ablation b4."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on the user vector."""
+
+    def build(self, dim: int, tau0: float) -> "Mars":
+        """Make the readout."""
+        return Mars(dim, tau0, self)
+
+
+class Mars(Readout):
+    """MARS on top of an encoder."""
+
+    def __init__(self, dim: int, tau0: float, settings: MarsSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.operator = MARS(
+            dim,
+            settings.heads,
+            time_scale=settings.time_scale,
+            tau0=tau0,
+            real_time=settings.real_time,
+            modulation=settings.modulation,
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+        init_normal(self)
+        self.operator.reset_modulation()
+
+    def read(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> Reading:
+        """Everything the operator saw and decided, on this readout's clock."""
+        request = self.settings.clock == "request"
+        if every:
+            now = batch.target_times if request else None
+            return self.operator.read(states, batch.times, now=now, last_items=embedded, every=True)
+        now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if request else None
+        last_items = at_last(embedded, batch)
+        return self.operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
+
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
+        """See `Readout.forward`."""
+        reading = self.read(states, embedded, batch, every)
+        users = self.dropout(reading.users if every else reading.users[:, 0])
+        return ReadoutOutput(users, self.losses(reading, batch, every) if self.training else {})
+
+    def losses(self, reading: Reading, batch: Batch, every: bool) -> dict[str, Tensor]:
+        """Weighted auxiliary losses over the positions that have targets."""
+        losses = {}
+        trained = batch.targets > 0  # (B, L)
+        if self.settings.diversity and self.settings.heads > 1:
+            if every:
+                # All positions would triple the cost of a step. One position per row, drawn among its targets and
+                # counted for all of them, has the same expectation.
+                chosen = torch.multinomial(trained.float(), 1)  # (B, 1)
+                rates = reading.rates.gather(1, chosen[..., None].expand(-1, -1, reading.rates.shape[-1]))
+                now = batch.target_times if self.settings.clock == "request" else batch.times
+                ages = self.operator.ages(batch.times, now.gather(1, chosen), chosen)
+                hidden = torch.arange(batch.items.shape[1], device=chosen.device) > chosen[:, :, None]
+                weights = self.operator.weights(ages, rates, hidden)[:, :, 0]
+            else:
+                weights = reading.weights[:, :, 0]
+            losses["diversity"] = self.settings.diversity * diversity_loss(weights, trained.sum(1))
+        if self.settings.balance:
+            gate = reading.gate[trained] if every else reading.gate[:, 0]
+            losses["balance"] = self.settings.balance * balance_loss(gate)
+        return losses

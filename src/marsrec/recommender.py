@@ -1,0 +1,464 @@
+"""The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from marsrec.data.batches import Batch, gather
+from marsrec.data.histories import Histories, Ties, Vocabulary
+from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.data.moments import instant
+from marsrec.data.splits import Split, leave_one_out
+from marsrec.data.times import PER_SECOND, TimeUnit
+from marsrec.errors import DataError, MarsrecError, SettingsError
+from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
+from marsrec.evaluation.ranking import top_k
+from marsrec.explanation import Explanation, explain_score
+from marsrec.models import ModelSettings, model_settings
+from marsrec.nn.model import SequenceModel
+from marsrec.storage import atomic_folder
+from marsrec.training.fit import Fitted, fit
+from marsrec.training.module import TrainingSettings
+
+FORMAT = 1
+
+Kind = Literal["polars", "pandas", "pyarrow"]
+
+
+class Recommender:
+    """Recommends the next item from timestamped histories.
+
+    Parameters
+    ----------
+    model : str
+        A recipe's name (`marsrec models` lists them), or "mars" to let the average history length choose.
+    encoder, readout : str, optional
+        Replace one part of the recipe by another.
+    options : mapping, optional
+        Model settings by dotted name, such as {"readout.heads": 8, "length": 100}.
+    training : TrainingSettings, optional
+        How to train; the defaults are the paper's.
+
+    Examples
+    --------
+    >>> from marsrec import Recommender, TrainingSettings
+    >>> log = pl.DataFrame({  # everybody takes a, b, c, d in turn
+    ...     "user": [u for u in range(30) for _ in range(8)],
+    ...     "item": [("a", "b", "c", "d")[(u + i) % 4] for u in range(30) for i in range(8)],
+    ...     "time": [1_600_000_000 + 3600 * i for _ in range(30) for i in range(8)],
+    ... })
+    >>> training = TrainingSettings(epochs=40, targets_per_batch=64, learning_rate=0.01)
+    >>> recommender = Recommender("mars-t", options={"encoder.dropout": 0.1}, training=training)
+    >>> recommender = recommender.fit(log, progress=False)
+    >>> top = recommender.recommend(histories=[("a", 0), ("b", 3600)], k=1, mask_seen=False)
+    >>> top["item"].to_list()
+    ['c']
+    """
+
+    def __init__(
+        self,
+        model: str = "mars",
+        *,
+        encoder: str | None = None,
+        readout: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        training: TrainingSettings | None = None,
+    ) -> None:
+        self.name, self.encoder, self.readout = model, encoder, readout
+        self.options = dict(options or {})
+        self.training = training or TrainingSettings()
+        model_settings(model, encoder=encoder, readout=readout, options=options)  # bad settings fail here, not later
+        self.settings: ModelSettings
+        self.network: SequenceModel | None = None
+        self.histories: Histories | None = None
+        self.item_ids: Vocabulary
+        self.item_counts: NDArray[np.int64]
+        self.unit: TimeUnit
+        self.log_end: int
+        self.metrics: dict[str, Any] = {}
+        self.kind: Kind = "polars"
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(
+        self,
+        log: Any,
+        *,
+        log_settings: LogSettings | None = None,
+        ties: Ties = "file",
+        folder: str | Path | None = None,
+        resume: bool = False,
+        progress: bool = True,
+    ) -> Self:
+        """Train on a log, validate on each user's second last event and test on the last.
+
+        Parameters
+        ----------
+        log : path, dataframe, Log, Histories or Split
+            Who took which item when. A Split brings its own validation and test targets.
+        log_settings : LogSettings, optional
+            How to read it.
+        ties : {"file", "recbole"}
+            Order of events of equal time.
+        folder : str or Path, optional
+            Where training keeps its state, so that it can be resumed.
+        resume : bool
+            Go on from that state.
+        progress : bool
+            Show progress.
+        """
+        split = self._split(log, log_settings, ties)
+        histories = split.histories
+        self.settings = model_settings(
+            self.name, split.average_length, encoder=self.encoder, readout=self.readout, options=self.options
+        )
+        fitted = fit(
+            split,
+            self.settings,
+            self.training,
+            folder=Path(folder) if folder is not None else None,
+            resume=resume,
+            progress=progress,
+        )
+        self.network, self.histories = fitted.model, histories
+        self.item_ids, self.item_counts = histories.item_ids, split.item_counts
+        self.unit, self.log_end = histories.unit, int(histories.times.max())
+        self.metrics = self._measure(fitted, split)
+        return self
+
+    def _split(self, log: Any, log_settings: LogSettings | None, ties: Ties) -> Split:
+        if isinstance(log, Split):
+            return log
+        if not isinstance(log, Log | Histories):
+            self.kind = _kind_of(log)
+            log = read_log(log, log_settings or LogSettings())
+        return leave_one_out(log if isinstance(log, Histories) else Histories.from_log(log, ties))
+
+    def _measure(self, fitted: Fitted, split: Split) -> dict[str, Any]:
+        parts: tuple[Part, ...] = ("valid", "test")
+        return {
+            **{part: evaluate(fitted.model, split, self.settings.length, part).metrics for part in parts},
+            "protocol": {"split": split.name, "mask_seen": False, "ranked": "all items"},
+            "best_epoch": fitted.best_epoch,
+            "epochs": len(fitted.curve),
+            "minutes": round(fitted.minutes, 3),
+            "parameters": fitted.model.parameter_count(),
+            "data": split.histories.statistics(),
+            "curve": fitted.curve,
+        }
+
+    def evaluate(self, split: Split, part: Part = "test", *, mask_seen: bool = False) -> Evaluation:
+        """Rank the targets of a split whose item codes are this recommender's."""
+        return evaluate(self._fitted(), split, self.settings.length, part, mask_seen=mask_seen)
+
+    # ------------------------------------------------------------ recommend
+
+    def recommend(
+        self,
+        users: Any = None,
+        *,
+        histories: Any = None,
+        k: int = 10,
+        at: Any = None,
+        mask_seen: bool = True,
+        candidates: Sequence[Any] | None = None,
+    ) -> Any:
+        """The best items for known users, or for histories given here.
+
+        Parameters
+        ----------
+        users : raw id, list or column of raw ids
+            Users of the log that the recommender was fitted on.
+        histories : dataframe, or list of (item, time)
+            Events of one user as pairs, or of many as a dataframe with users, items and times.
+        k : int
+            How many items each; fewer where there are not as many.
+        at : int, str or datetime, optional
+            The moment of the request, for models on the request clock. By default the end of the log or of the history,
+            whichever is later.
+        mask_seen : bool
+            Leave out items of the user's past.
+        candidates : sequence of raw ids, optional
+            Recommend only these.
+
+        Returns
+        -------
+        dataframe
+            Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any known
+            item. Of the kind that was given: pandas, pyarrow or polars.
+        """
+        network = self._fitted()
+        if k < 1:
+            raise SettingsError(f"k must be at least 1; found {k}.")
+        if (users is None) == (histories is None):
+            raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
+        given, kind = self._known(users) if users is not None else self._given(histories)
+        vectors, known = self._vectors(given, at)
+        seen = _padded_rows(given, known) if mask_seen else None
+        allowed = None if candidates is None else self._codes(candidates, "candidates")
+        scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
+        table = self._table(given.user_ids.ids.gather(known), scores, items, "model")
+        cold = np.flatnonzero(given.lengths == 0)
+        if len(cold):
+            popular = torch.from_numpy(self.item_counts.astype(np.float32)).expand(len(cold), -1)
+            scores, items = top_k(lambda rows: rows, popular, k, candidates=allowed)
+            table = pl.concat([table, self._table(given.user_ids.ids.gather(cold), scores, items, "popularity")])
+            order = pl.DataFrame({"user": given.user_ids.ids}).with_row_index("order")
+            table = table.join(order, on="user", maintain_order="left").sort("order", maintain_order=True).drop("order")
+        return _as_kind(table, kind)
+
+    def _table(self, users: pl.Series, scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
+        count, k = items.shape
+        return pl.DataFrame(
+            {
+                "user": users.gather(np.repeat(np.arange(count), k)),
+                "rank": np.tile(np.arange(1, k + 1), count),
+                "item": self.item_ids.decode(items.flatten().cpu().numpy()),
+                "score": scores.flatten().cpu().numpy(),
+                "source": pl.Series([source] * (count * k), dtype=pl.String),
+            }
+        ).filter(pl.col("item").is_not_null())
+
+    def _vectors(self, given: Histories, at: Any) -> tuple[Tensor, NDArray[np.int64]]:
+        """User vectors of the histories that have a known item, and which these are."""
+        network = self._fitted()
+        known = np.flatnonzero(given.lengths > 0)
+        table = network.items.weight
+        vectors = torch.empty(len(known), table.shape[1], dtype=table.dtype, device=table.device)
+        with torch.no_grad():
+            for start in range(0, len(known), 512):
+                batch = self._batch(given, known[start : start + 512], at)
+                vectors[start : start + 512] = network(batch).users
+        return vectors, known
+
+    def _batch(self, given: Histories, which: NDArray[np.int64], at: Any) -> Batch:
+        """The latest events of some histories, asked for at a moment."""
+        ends = given.offsets[which + 1]
+        starts = np.maximum(given.offsets[which], ends - self.settings.length)
+        batch = gather(given, np.stack([starts, ends, ends], axis=1))
+        asked = self.log_end if at is None else instant(at, self.unit)
+        now = batch.times.max(dim=1, keepdim=True).values.clamp(min=asked)
+        if at is not None and bool((now > asked).any()):
+            latest = int(now.max())
+            raise DataError(f"at={at!r} is earlier than an event of the history ({latest} {self.unit}). Ask later.")
+        moved = Batch(batch.items, batch.times, batch.lengths, batch.targets, now.expand_as(batch.times))
+        return moved.to(self._fitted().items.weight.device)
+
+    def _known(self, users: Any) -> tuple[Histories, Kind]:
+        """Histories of users of the log."""
+        if self.histories is None:
+            raise DataError(
+                "this recommender was saved without its users' histories. "
+                "Pass histories=... with the events of each user instead."
+            )
+        kind = _kind_of(users) if not isinstance(users, str | int) else self.kind
+        wanted = _column(users)
+        codes = self.histories.user_ids.encode(wanted)
+        if (codes == 0).any():
+            unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
+            raise DataError(
+                f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that the "
+                "recommender was fitted on. Pass their events as histories=... instead."
+            )
+        rows = codes.astype(np.int64) - 1
+        counts = self.histories.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        index = np.arange(offsets[-1]) + np.repeat(self.histories.offsets[rows] - offsets[:-1], counts)
+        items, times = self.histories.items[index], self.histories.times[index]
+        return Histories(items, times, offsets, Vocabulary(wanted), self.item_ids, self.unit), kind
+
+    def _given(self, histories: Any) -> tuple[Histories, Kind]:
+        """Histories from outside, in this recommender's codes and unit. Unknown items are skipped and counted."""
+        kind = self.kind
+        if isinstance(histories, list | tuple):
+            if any(not isinstance(event, list | tuple) or len(event) != 2 for event in histories):
+                raise DataError("a history as a list holds pairs (item, time), such as [('tea', 1600000000)].")
+            items = pl.Series("item", [event[0] for event in histories], strict=False)
+            times = pl.Series("time", [event[1] for event in histories], strict=False)
+            histories = pl.DataFrame(
+                {"user": pl.Series(["history"] * len(items), dtype=pl.String), "item": items, "time": times}
+            )
+            if histories.is_empty():
+                empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
+                return Histories(*empty, Vocabulary(pl.Series(["history"])), self.item_ids, self.unit), kind
+            log = read_log(histories, LogSettings(unit=self.unit if times.dtype.is_integer() else "auto"))
+        else:
+            kind = _kind_of(histories)
+            log = read_log(histories)
+        raw = Histories.from_log(log)
+        codes = self.item_ids.encode(raw.item_ids.ids)[raw.items - 1]
+        if unknown := int((codes == 0).sum()):
+            warnings.warn(f"{unknown} of {len(codes)} events have unknown items and were skipped.", stacklevel=3)
+        owners = np.repeat(np.arange(raw.n_users), raw.lengths)[codes > 0]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
+        times_here = _convert(raw.times[codes > 0], raw.unit, self.unit)
+        return Histories(codes[codes > 0], times_here, offsets, raw.user_ids, self.item_ids, self.unit), kind
+
+    def _codes(self, ids: Sequence[Any], name: str) -> Tensor:
+        codes = self.item_ids.encode(_column(ids))
+        if not (codes > 0).any():
+            raise DataError(f"{name}: none of the {len(codes)} ids is an item of the log.")
+        if unknown := int((codes == 0).sum()):
+            warnings.warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.", stacklevel=3)
+        return torch.from_numpy(np.unique(codes[codes > 0]).astype(np.int64))
+
+    # ------------------------------------------------------ explain, similar
+
+    def explain(self, history: Any, item: Any, *, at: Any = None) -> Explanation:
+        """Split the score of an item exactly into the last state and one term per past event and head.
+
+        Parameters
+        ----------
+        history : raw user id, or list of (item, time)
+            A user of the log, or events given here.
+        item : raw id
+            The item whose score is explained.
+        at : int, str or datetime, optional
+            The moment of the request; see `recommend`.
+        """
+        network = self._fitted()
+        given, _ = self._given(history) if isinstance(history, list | tuple) else self._known(history)
+        if given.n_users != 1 or len(given) == 0:
+            raise DataError("explain needs one history with at least one known item.")
+        code = int(self.item_ids.encode([item])[0])
+        if code == 0:
+            raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
+        batch = self._batch(given, np.array([0]), at)
+        return explain_score(network, batch, code, self.item_ids, self.unit)
+
+    def similar_items(self, item: Any, k: int = 10) -> Any:
+        """Items whose embeddings point in the most similar direction, by cosine."""
+        network = self._fitted()
+        code = int(self.item_ids.encode([item])[0])
+        if code == 0:
+            raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
+        table = torch.nn.functional.normalize(network.items.weight.detach(), dim=1)
+        seen = (torch.tensor([0, 1]), torch.tensor([code]))
+        scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], k, seen=seen)
+        found = self._table(pl.Series([item]), scores, items, "model")
+        return _as_kind(found.select("rank", "item", similarity="score"), self.kind)
+
+    # ------------------------------------------------------------ save, load
+
+    def save(self, folder: str | Path, *, histories: bool = True) -> None:
+        """Write a folder that `load` reads; nothing in it is pickled.
+
+        Parameters
+        ----------
+        folder : str or Path
+            `model.safetensors`, `config.json`, `items.parquet` and `metrics.json` go there.
+        histories : bool
+            Also write the users' histories, so that `recommend(users=...)` works after loading.
+        """
+        network = self._fitted()
+        config = {
+            "format": FORMAT,
+            "name": self.name,
+            "model": self.settings.model_dump(mode="json"),
+            "training": self.training.model_dump(mode="json"),
+            "items": len(self.item_ids),
+            "unit": self.unit,
+            "log_end": self.log_end,
+        }
+        with atomic_folder(Path(folder)) as target:
+            save_file(
+                {name: value.contiguous() for name, value in network.state_dict().items()}, target / "model.safetensors"
+            )
+            (target / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+            (target / "metrics.json").write_text(json.dumps(self.metrics, indent=2) + "\n")
+            items = pl.DataFrame({"item": self.item_ids.ids, "count": self.item_counts[1:]})
+            items.write_parquet(target / "items.parquet")
+            if histories and self.histories is not None:
+                self.histories.save(target / "histories")
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu") -> Self:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        try:
+            config = json.loads((folder / "config.json").read_text())
+            if config["format"] != FORMAT:
+                raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
+            recommender = cls(config["name"], training=TrainingSettings.model_validate(config["training"]))
+            recommender.settings = ModelSettings.model_validate(config["model"])
+            items = pl.read_parquet(folder / "items.parquet")
+            recommender.item_ids = Vocabulary(items["item"])
+            recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
+            recommender.unit, recommender.log_end = config["unit"], config["log_end"]
+            recommender.metrics = json.loads((folder / "metrics.json").read_text())
+            network = recommender.settings.build(len(recommender.item_ids), recommender.unit)
+            network.load_state_dict(load_file(folder / "model.safetensors"))
+        except MarsrecError:
+            raise
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            RuntimeError,
+            SafetensorError,
+            ValidationError,
+            pl.exceptions.PolarsError,
+        ) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"{folder}: not a readable saved recommender ({reason}). Save it again, or fit anew."
+            ) from error
+        recommender.network = network.to(device).eval()
+        if Histories.is_prepared(folder / "histories"):
+            recommender.histories = Histories.load(folder / "histories")
+        return recommender
+
+    def _fitted(self) -> SequenceModel:
+        if self.network is None:
+            raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
+        return self.network
+
+
+def _column(values: Any) -> pl.Series:
+    """One raw id, a list or any library's column as a polars column named user."""
+    if isinstance(values, str | int):
+        values = [values]
+    if isinstance(values, list | tuple | range | set):
+        return pl.Series("user", list(values), strict=False)
+    if isinstance(values, np.ndarray):
+        return pl.Series("user", values)
+    return pl.Series("user", nw.from_native(values, series_only=True).to_list())
+
+
+def _kind_of(values: Any) -> Kind:
+    """Which library a dataframe or column comes from; polars for everything else."""
+    native = nw.from_native(values, allow_series=True, pass_through=True)
+    if native is values or isinstance(values, str | Path | list | tuple):
+        return "polars"
+    implementation = native.implementation
+    if implementation.is_pandas_like():
+        return "pandas"
+    return "pyarrow" if implementation.is_pyarrow() else "polars"
+
+
+def _as_kind(table: pl.DataFrame, kind: Kind) -> Any:
+    return table if kind == "polars" else table.to_pandas() if kind == "pandas" else table.to_arrow()
+
+
+def _convert(times: NDArray[np.int64], unit: TimeUnit, wanted: TimeUnit) -> NDArray[np.int64]:
+    """Times in another unit, in integers."""
+    have, want = PER_SECOND[unit], PER_SECOND[wanted]
+    return times * (want // have) if want >= have else times // (have // want)
+
+
+def _padded_rows(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Item codes of some histories, in compressed rows; histories without events take no place in `given.items`."""
+    offsets = np.concatenate([[0], given.offsets[known + 1]])
+    return torch.from_numpy(offsets), torch.from_numpy(given.items.astype(np.int64))

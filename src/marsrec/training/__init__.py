@@ -1,0 +1,1 @@
+"""Training: the objective, the Lightning module, fit and its checkpoints."""

@@ -1,0 +1,196 @@
+"""fit: train until validation stops improving, keep the best weights, and survive being killed."""
+
+import hashlib
+import json
+import logging
+import time
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import polars as pl
+import torch
+from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
+
+from marsrec.data.splits import Split
+from marsrec.errors import SettingsError
+from marsrec.models import ModelSettings
+from marsrec.nn.model import SequenceModel
+from marsrec.storage import atomic_file
+from marsrec.training.checkpoints import SafetensorsIO
+from marsrec.training.module import MONITOR, TrainingModule, TrainingSettings
+from marsrec.training.progress import Progress
+
+CHECKPOINT = "training.safetensors"
+"""The state of an unfinished training, in its folder."""
+CURVE = "curve.csv"
+"""Losses and validation metrics of each epoch, in the training's folder."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model and how it came about."""
+
+    model: SequenceModel
+    curve: list[dict[str, float]]
+    """Losses, validation metrics and seconds of each epoch."""
+    best_epoch: int
+    """The epoch (counted from 1) whose weights the model has."""
+    minutes: float
+
+
+class Keeper(Checkpoint):
+    """Keeps the best weights and the curve, stops when time is up, and saves the state after every epoch."""
+
+    def __init__(self, folder: Path | None, identity: str, max_minutes: float | None) -> None:
+        self.folder, self.identity, self.max_minutes = folder, identity, max_minutes
+        self.best: dict[str, Tensor] = {}
+        self.best_epoch, self.best_value = 0, -1.0
+        self.curve: list[dict[str, float]] = []
+        self.began = self.epoch_began = time.monotonic()
+        self.earlier = 0.0  # seconds of the runs that this one resumes
+        self.cut_short = False
+        self.progress: Progress | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this training, over all its runs."""
+        return self.earlier + time.monotonic() - self.began
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run has to know."""
+        return {
+            "identity": self.identity,
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "best_value": self.best_value,
+            "curve": self.curve,
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a killed run stopped."""
+        if state_dict["identity"] != self.identity:
+            raise SettingsError(
+                f"{self.folder}: the unfinished training there has other data or settings. "
+                "Resume with the same ones, or train without --resume."
+            )
+        self.best, self.curve = state_dict["best"], state_dict["curve"]
+        self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
+        self.earlier = state_dict["seconds"]
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Start the epoch's clock."""
+        self.epoch_began = time.monotonic()
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any) -> None:
+        """Stop in the middle of an epoch when time is up; the trainer still validates."""
+        if self.max_minutes is not None and self.seconds > 60 * self.max_minutes:
+            trainer.should_stop = self.cut_short = True
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Note the epoch, keep its weights if they are the best, and save."""
+        values = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        epoch = trainer.current_epoch + 1
+        row = {"epoch": epoch, **values, "seconds": round(time.monotonic() - self.epoch_began, 3)}
+        self.curve.append(row)
+        if values[f"valid/{MONITOR}"] > self.best_value:
+            self.best_epoch, self.best_value = epoch, values[f"valid/{MONITOR}"]
+            self.best = {name: value.detach().cpu().clone() for name, value in pl_module.model.state_dict().items()}  # type: ignore[union-attr, operator]
+        if self.folder is not None and not self.cut_short:  # an epoch that was cut short is done again
+            trainer.save_checkpoint(self.folder / CHECKPOINT)
+            if trainer.is_global_zero:
+                with atomic_file(self.folder / CURVE) as temporary:
+                    pl.DataFrame(self.curve).write_csv(temporary)
+        if self.progress is not None:
+            self.progress.epoch_done(trainer)
+
+
+def fit(
+    split: Split,
+    model: ModelSettings,
+    training: TrainingSettings | None = None,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> Fitted:
+    """Train a model on a split.
+
+    Parameters
+    ----------
+    split : Split
+        Training events, and the validation targets that decide when to stop.
+    model, training : settings
+        What to train, and how.
+    folder : Path, optional
+        Where the state is saved after each epoch, with the curve as csv and TensorBoard logs. Without it a killed
+        training is lost.
+    resume : bool
+        Go on from the state in `folder` if there is one. The result is the one of an undisturbed run.
+    progress : bool
+        Show a progress bar, or a line per epoch where there is no terminal.
+    """
+    training = training or TrainingSettings()
+    quiet_lightning()
+    L.seed_everything(training.seed, verbose=False)
+    network = model.build(split.histories.n_items, split.histories.unit)
+    module = TrainingModule(network, split, model.length, training)
+    state = None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        state = folder / CHECKPOINT
+        if not resume:
+            state.unlink(missing_ok=True)
+    keeper = Keeper(folder, _identity(split, model, training), training.max_minutes)
+    stopper = EarlyStopping(f"valid/{MONITOR}", mode="max", patience=training.patience)
+    callbacks: list[Callback] = [stopper, keeper]
+    if progress:
+        keeper.progress = Progress(training.epochs, training.patience, keeper, stopper)
+        callbacks.append(keeper.progress)
+    wants_tensorboard = folder is not None and training.tensorboard and find_spec("tensorboard") is not None
+    trainer = L.Trainer(
+        max_epochs=training.epochs,
+        accelerator=training.accelerator,
+        devices=training.devices,
+        strategy=training.strategy,
+        precision=training.precision,  # type: ignore[arg-type]
+        callbacks=callbacks,
+        plugins=[SafetensorsIO()],
+        logger=TensorBoardLogger(str(folder), name="tensorboard", version="") if wants_tensorboard else False,
+        reload_dataloaders_every_n_epochs=1,
+        num_sanity_val_steps=0,
+        enable_checkpointing=True,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, ckpt_path=str(state) if state is not None and state.exists() else None)
+    network.load_state_dict(keeper.best)
+    network.eval()
+    return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60)
+
+
+def _identity(split: Split, model: ModelSettings, training: TrainingSettings) -> str:
+    """What has to be the same for a training to be resumed: data, model, and all of the training but its time limit."""
+    parts = [
+        split.histories.fingerprint,
+        split.name,
+        model.model_dump_json(),
+        training.model_dump_json(exclude={"max_minutes", "epochs", "patience", "tensorboard"}),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def quiet_lightning() -> None:
+    """Keep Lightning's greetings and its advice on data-loading workers to itself."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    warnings.filterwarnings("ignore", ".*GPU available but not used.*")
+    warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
+    torch.set_float32_matmul_precision("highest")

@@ -1,0 +1,116 @@
+"""The Lightning module: batches of an epoch, a step, and validation by full ranking."""
+
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from marsrec.data.batches import Batch, Batches, contexts, prefixes, windows
+from marsrec.data.splits import Split
+from marsrec.evaluation.evaluate import POSITIONS
+from marsrec.evaluation.metrics import metrics
+from marsrec.evaluation.ranking import target_ranks
+from marsrec.nn.model import SequenceModel
+from marsrec.settings import Settings
+from marsrec.training.objective import Negatives, next_item_losses
+
+MONITOR = "NDCG@10"
+"""The validation metric that decides when to stop and which weights are kept."""
+
+
+class TrainingSettings(Settings):
+    """How a model is trained. The defaults are the paper's."""
+
+    epochs: int = Field(200, ge=1)
+    """At most this many passes over the training events."""
+    patience: int = Field(20, ge=1)
+    """Stop after this many epochs without a better validation NDCG@10."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """Adam's learning rate."""
+    targets_per_batch: int = Field(2048, ge=1)
+    """Number of predicted events per step."""
+    pool: int = Field(16, ge=1)
+    """Rows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better."""
+    sampled_negatives: int = Field(0, ge=0)
+    """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
+    seed: int = Field(0, ge=0)
+    """Initial weights, dropout, and the order of batches follow from it."""
+    max_minutes: float | None = Field(None, gt=0)
+    """Stop after this time and keep the best weights so far."""
+    accelerator: str = "auto"
+    """Where to train, in Lightning's words: "cpu", "gpu", "auto"."""
+    devices: int | str = "auto"
+    """How many devices, in Lightning's words."""
+    strategy: str = "auto"
+    """How several devices work together, in Lightning's words: "ddp", "auto"."""
+    precision: str = "32-true"
+    """Number format, in Lightning's words: "32-true", "bf16-mixed"."""
+    tensorboard: bool = True
+    """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
+
+
+def training_batches(split: Split, length: int, causal: bool, settings: TrainingSettings, epoch: int) -> Batches:
+    """Batches of one epoch. They depend on nothing but the data, the settings and the number of the epoch."""
+    generator = np.random.default_rng([settings.seed, epoch])
+    rows = windows(split, length, max(1, length // 2), generator) if causal else prefixes(split, length)
+    return Batches(split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool)
+
+
+class TrainingModule(L.LightningModule):
+    """A sequence model in training."""
+
+    def __init__(self, model: SequenceModel, split: Split, length: int, settings: TrainingSettings) -> None:
+        super().__init__()
+        self.model, self.split, self.length, self.settings = model, split, length, settings
+        self.negatives = (
+            Negatives(split.item_counts, settings.sampled_negatives) if settings.sampled_negatives else None
+        )
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Batches of the current epoch; the trainer asks again at each."""
+        return _loader(training_batches(self.split, self.length, self.model.causal, self.settings, self.current_epoch))
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """Histories before the validation targets."""
+        rows = contexts(self.split.histories, self.split.valid, self.length)
+        return _loader(Batches(self.split.histories, rows, POSITIONS, count="positions"))
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """Batches are dataclasses of our own."""
+        return batch.to(device)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam without weight decay or schedule."""
+        return torch.optim.Adam(self.parameters(), lr=self.settings.learning_rate, fused=True)
+
+    def on_train_epoch_start(self) -> None:
+        """Dropout's randomness belongs to the epoch, so that a resumed run draws what an undisturbed one draws."""
+        torch.manual_seed(int(np.random.SeedSequence([self.settings.seed, self.current_epoch]).generate_state(1)[0]))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Losses of a batch, logged one by one."""
+        losses = next_item_losses(self.model, batch, self.negatives)
+        loss = torch.stack(list(losses.values())).sum()
+        count = int((batch.targets > 0).sum())
+        logged: dict[str, Any] = {"loss": loss.detach(), **{name: value.detach() for name, value in losses.items()}}
+        self.log_dict(
+            {f"train/{name}": v for name, v in logged.items()}, on_step=False, on_epoch=True, batch_size=count
+        )
+        return loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Rank the validation targets among all items."""
+        users = self.model(batch).users
+        targets = batch.targets.gather(1, batch.last[:, None])[:, 0]
+        ranks = target_ranks(self.model.score, users, targets)
+        values = {f"valid/{name}": value for name, value in metrics(ranks, ks=(10,)).items()}
+        self.log_dict(values, on_step=False, on_epoch=True, batch_size=len(ranks), sync_dist=True)
+
+
+def _loader(batches: Batches) -> DataLoader[Batch]:
+    """Batches are built in the training process: it takes less time than handing them over from a worker."""
+    return DataLoader(batches, batch_size=None, shuffle=False)

@@ -1,0 +1,99 @@
+"""Progress of a training: a live bar in a terminal, a line per epoch elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from marsrec.training.module import MONITOR
+
+if TYPE_CHECKING:
+    from marsrec.training.fit import Keeper
+
+
+class Progress(Callback):
+    """Shows epoch, loss, validation metric, patience and time left."""
+
+    def __init__(self, epochs: int, patience: int, keeper: Keeper, stopper: EarlyStopping) -> None:
+        self.epochs, self.patience, self.keeper, self.stopper = epochs, patience, keeper, stopper
+        self.console = Console(stderr=True)
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,
+        )
+        self.task = self.bar.add_task("preparing", total=None, note="", left="")
+        self.loss = float("nan")
+        self.printed = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Open the bar."""
+        if trainer.is_global_zero:
+            self.bar.start()
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Start the epoch's bar."""
+        self.bar.reset(self.task, total=trainer.num_training_batches, start=True)
+        self.bar.update(self.task, description=f"epoch {trainer.current_epoch + 1}/{self.epochs}")
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *args: Any) -> None:
+        """Advance by a step."""
+        loss = float(outputs["loss"])
+        self.loss = loss if self.loss != self.loss else 0.9 * self.loss + 0.1 * loss
+        self.bar.update(self.task, advance=1, note=self._note())
+
+    def epoch_done(self, trainer: L.Trainer) -> None:
+        """Say how the epoch went. The keeper calls it when it has noted the epoch, which no hook comes after."""
+        row = self.keeper.curve[-1]
+        waited = self.stopper.wait_count
+        mean = sum(entry["seconds"] for entry in self.keeper.curve) / len(self.keeper.curve)
+        soonest, latest = (self.patience - waited) * mean, (self.epochs - int(row["epoch"])) * mean
+        left = f"{_clock(min(soonest, latest))} to {_clock(latest)} left"
+        self.bar.update(self.task, left=left)
+        done = trainer.should_stop or row["epoch"] >= self.epochs
+        if not self.console.is_terminal and (
+            done or time.monotonic() - self.printed > 10 or len(self.keeper.curve) <= 1
+        ):
+            self.printed = time.monotonic()
+            self.console.print(
+                f"epoch {int(row['epoch']):3d}/{self.epochs}  {self._note()}  {row['seconds']:.1f} s/epoch"
+                + ("" if done else f"  {left}"),
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Close the bar."""
+        self.bar.stop()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Give the terminal back."""
+        self.bar.stop()
+
+    def _note(self) -> str:
+        note = f"loss {self.loss:.3f}"
+        if self.keeper.curve:
+            latest = self.keeper.curve[-1][f"valid/{MONITOR}"]
+            note += (
+                f"  valid {MONITOR} {latest:.4f}  best {self.keeper.best_value:.4f} (epoch {self.keeper.best_epoch})"
+                f"  patience {self.stopper.wait_count}/{self.patience}"
+            )
+        return note
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
