@@ -27,7 +27,7 @@ class Explanation:
     last_state: float
     """The share of the encoder's last state (with an item's bias, where the scorer has one)."""
     terms: pl.DataFrame
-    """One row per past event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share."""
+    """A row per event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share."""
 
     def by_event(self) -> pl.DataFrame:
         """Shares of the past events, summed over the heads, largest first."""

@@ -120,7 +120,7 @@ def model_settings(
     name = backbone(average_length) if model == "mars" else model
     recipe = RECIPES[_known(name, RECIPES, "model")]
     dense = average_length >= DENSE_FROM
-    values = {
+    values: dict[str, Any] = {
         "encoder": recipe.encoder.model_dump(),
         "readout": recipe.readout.model_dump(),
         "scorer": recipe.scorer.model_dump(),
@@ -152,7 +152,7 @@ def model_settings(
 def explain_validation(error: ValidationError) -> str:
     """Say in one line which settings were refused and why."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']} (found {json.dumps(problem['input'], default=str)})"
+        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (found {json.dumps(problem['input'], default=str)})"
         for problem in error.errors()
     )
 

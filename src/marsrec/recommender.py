@@ -1,6 +1,7 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
 import json
+import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -20,7 +20,7 @@ from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.moments import instant
-from marsrec.data.splits import Split, leave_one_out
+from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
@@ -33,6 +33,9 @@ from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
 
 FORMAT = 1
+
+TRAINING = "training"
+"""Subfolder of a saved recommender with the curve and logs of its training."""
 
 Kind = Literal["polars", "pandas", "pyarrow"]
 
@@ -81,6 +84,7 @@ class Recommender:
         self.training = training or TrainingSettings()
         model_settings(model, encoder=encoder, readout=readout, options=options)  # bad settings fail here, not later
         self.settings: ModelSettings
+        self.split_settings = SplitSettings()
         self.network: SequenceModel | None = None
         self.histories: Histories | None = None
         self.item_ids: Vocabulary
@@ -98,20 +102,23 @@ class Recommender:
         *,
         log_settings: LogSettings | None = None,
         ties: Ties = "file",
+        split: SplitSettings | None = None,
         folder: str | Path | None = None,
         resume: bool = False,
         progress: bool = True,
     ) -> Self:
-        """Train on a log, validate on each user's second last event and test on the last.
+        """Train on a log; by default validate on each user's second last event and test on the last.
 
         Parameters
         ----------
-        log : path, dataframe, Log, Histories or Split
-            Who took which item when. A Split brings its own validation and test targets.
+        log : path, dataframe, Log or Histories
+            Who took which item when.
         log_settings : LogSettings, optional
             How to read it.
         ties : {"file", "recbole"}
             Order of events of equal time.
+        split : SplitSettings, optional
+            Which events are trained on and which are validation and test targets; leave-one-out if not given.
         folder : str or Path, optional
             Where training keeps its state, so that it can be resumed.
         resume : bool
@@ -119,13 +126,14 @@ class Recommender:
         progress : bool
             Show progress.
         """
-        split = self._split(log, log_settings, ties)
-        histories = split.histories
+        self.split_settings = split or SplitSettings()
+        histories = self._read(log, log_settings, ties)
+        parts = self.split_settings.apply(histories)
         self.settings = model_settings(
-            self.name, split.average_length, encoder=self.encoder, readout=self.readout, options=self.options
+            self.name, parts.average_length, encoder=self.encoder, readout=self.readout, options=self.options
         )
         fitted = fit(
-            split,
+            parts,
             self.settings,
             self.training,
             folder=Path(folder) if folder is not None else None,
@@ -133,18 +141,18 @@ class Recommender:
             progress=progress,
         )
         self.network, self.histories = fitted.model, histories
-        self.item_ids, self.item_counts = histories.item_ids, split.item_counts
+        self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
-        self.metrics = self._measure(fitted, split)
+        self.metrics = self._measure(fitted, parts)
         return self
 
-    def _split(self, log: Any, log_settings: LogSettings | None, ties: Ties) -> Split:
-        if isinstance(log, Split):
+    def _read(self, log: Any, log_settings: LogSettings | None, ties: Ties) -> Histories:
+        if isinstance(log, Histories):
             return log
-        if not isinstance(log, Log | Histories):
+        if not isinstance(log, Log):
             self.kind = _kind_of(log)
             log = read_log(log, log_settings or LogSettings())
-        return leave_one_out(log if isinstance(log, Histories) else Histories.from_log(log, ties))
+        return Histories.from_log(log, ties)
 
     def _measure(self, fitted: Fitted, split: Split) -> dict[str, Any]:
         parts: tuple[Part, ...] = ("valid", "test")
@@ -159,9 +167,17 @@ class Recommender:
             "curve": fitted.curve,
         }
 
-    def evaluate(self, split: Split, part: Part = "test", *, mask_seen: bool = False) -> Evaluation:
-        """Rank the targets of a split whose item codes are this recommender's."""
-        return evaluate(self._fitted(), split, self.settings.length, part, mask_seen=mask_seen)
+    def evaluate(
+        self, part: Part = "test", *, mask_seen: bool = False, ks: tuple[int, ...] = (5, 10, 20)
+    ) -> Evaluation:
+        """Rank the validation or test targets of the log that the recommender was fitted on; see `evaluation`."""
+        network = self._fitted()
+        return evaluate(network, self._own_split(), self.settings.length, part, mask_seen=mask_seen, ks=ks)
+
+    def _own_split(self) -> Split:
+        if self.histories is None:
+            raise DataError("this recommender was saved without its users' histories, so there is nothing to evaluate.")
+        return self.split_settings.apply(self.histories)
 
     # ------------------------------------------------------------ recommend
 
@@ -196,8 +212,8 @@ class Recommender:
         Returns
         -------
         dataframe
-            Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any known
-            item. Of the kind that was given: pandas, pyarrow or polars.
+            Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any
+            known item. Of the kind that was given: pandas, pyarrow or polars.
         """
         network = self._fitted()
         if k < 1:
@@ -269,8 +285,8 @@ class Recommender:
         if (codes == 0).any():
             unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
             raise DataError(
-                f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that the "
-                "recommender was fitted on. Pass their events as histories=... instead."
+                f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that "
+                "the recommender was fitted on. Pass their events as histories=... instead."
             )
         rows = codes.astype(np.int64) - 1
         counts = self.histories.lengths[rows]
@@ -368,6 +384,7 @@ class Recommender:
             "name": self.name,
             "model": self.settings.model_dump(mode="json"),
             "training": self.training.model_dump(mode="json"),
+            "split": self.split_settings.model_dump(mode="json"),
             "items": len(self.item_ids),
             "unit": self.unit,
             "log_end": self.log_end,
@@ -382,6 +399,8 @@ class Recommender:
             items.write_parquet(target / "items.parquet")
             if histories and self.histories is not None:
                 self.histories.save(target / "histories")
+            if (kept := Path(folder) / TRAINING).is_dir():
+                shutil.copytree(kept, target / TRAINING)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
@@ -393,6 +412,7 @@ class Recommender:
                 raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
             recommender = cls(config["name"], training=TrainingSettings.model_validate(config["training"]))
             recommender.settings = ModelSettings.model_validate(config["model"])
+            recommender.split_settings = SplitSettings.model_validate(config["split"])
             items = pl.read_parquet(folder / "items.parquet")
             recommender.item_ids = Vocabulary(items["item"])
             recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
@@ -408,7 +428,6 @@ class Recommender:
             KeyError,
             RuntimeError,
             SafetensorError,
-            ValidationError,
             pl.exceptions.PolarsError,
         ) as error:
             reason = str(error).splitlines()[0]

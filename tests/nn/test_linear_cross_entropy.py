@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler, linear_cross_entropy, sampled_softmax
 
@@ -53,7 +54,7 @@ def test_large_logits_neither_overflow_nor_lose_the_loss():
     for mine, other in zip(
         torch.autograd.grad(ours, [users, items]), torch.autograd.grad(theirs, [users, items]), strict=True
     ):
-        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+        assert (mine - other).norm() < 1e-6 * other.norm()
 
 
 def test_part_of_a_table_and_strided_inputs():
@@ -93,19 +94,27 @@ def test_without_gradients_none_are_computed(monkeypatch):
     torch.testing.assert_close(linear_cross_entropy(users.detach(), items.detach(), targets), expected)
 
 
+class LargestTensor(TorchDispatchMode):
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.numel = max(self.numel, result.numel())
+        return result
+
+
 def test_only_a_chunk_of_logits_is_held():
-    users, items, targets, _ = problem(count=1000, catalog=500, dtype=torch.float32)
-    with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
-        linear_cross_entropy(users, items, targets, chunk_rows=10)
-    largest = max(abs(event.self_cpu_memory_usage) / max(event.count, 1) for event in profile.key_averages())
-    assert largest < 1000 * 500 * 4 / 10
+    users, items, targets, _ = problem(count=1000, catalog=800, dtype=torch.float32)
+    with LargestTensor() as largest:
+        linear_cross_entropy(users, items, targets, chunk_rows=10).backward()
+    assert largest.numel == 1000 * 8  # the gradient of the users; a chunk of logits has 800 * 10, all have 800 * 1000
 
 
 def test_differentiating_twice_is_refused():
     users, items, targets, _ = problem(count=3)
-    (gradient,) = torch.autograd.grad(linear_cross_entropy(users, items, targets), users, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    with pytest.raises(RuntimeError, match=r"cannot be differentiated twice; .* use F.cross_entropy"):
+        torch.autograd.grad(linear_cross_entropy(users, items, targets), users, create_graph=True)
 
 
 def test_half_precision_users_with_a_float32_table():

@@ -54,9 +54,9 @@ class Batch:
 def windows(split: Split, length: int, stride: int, generator: np.random.Generator) -> Rows:
     """Rows over the training events in which each event but a user's first is a target exactly once.
 
-    A history with at most `length` + 1 events is one row. A longer one is cut into rows of `length` inputs that overlap:
-    each row after the first has targets only at its last `stride` positions, so that all of them look back on at least
-    `length - stride` events. The cuts fall elsewhere each time, for the sake of the position embeddings.
+    A history with at most `length` + 1 events is one row. A longer one is cut into rows of `length` inputs that
+    overlap: each row after the first has targets only at its last `stride` positions, so that all of them look back on
+    more than `length - stride` events. The cuts fall elsewhere each time, for the sake of the position embeddings.
     """
     starts = np.asarray(split.histories.offsets[:-1])
     inputs = split.train_ends - starts - 1  # number of (past, next) pairs of each user

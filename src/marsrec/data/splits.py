@@ -1,6 +1,8 @@
 """Splits: which events are trained on, and which are predicted from what came before them."""
 
 from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +10,24 @@ from numpy.typing import NDArray
 from marsrec.data.histories import Histories
 from marsrec.data.moments import Moment, instant
 from marsrec.errors import DataError, SettingsError
+from marsrec.settings import Settings
+
+
+class SplitSettings(Settings):
+    """How histories are divided into training events and targets."""
+
+    name: Literal["leave-one-out", "global-time"] = "leave-one-out"
+    """Leave-one-out takes each user's last two events; global-time takes all events from two moments on."""
+    valid_from: float | datetime | date | str = 0.8
+    """global-time: where validation begins, as a fraction of all events in time order or a date."""
+    test_from: float | datetime | date | str = 0.9
+    """global-time: where test begins."""
+
+    def apply(self, histories: Histories) -> "Split":
+        """Split histories."""
+        if self.name == "leave-one-out":
+            return leave_one_out(histories)
+        return global_time(histories, self.valid_from, self.test_from)
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,7 @@ class Split:
 
     @property
     def average_length(self) -> float:
-        """Average training-sequence length, the statistic of the backbone rule (users without training events apart)."""
+        """Average number of training events of the users who have any: the statistic of the backbone rule."""
         lengths = self.train_lengths
         return float(lengths[lengths > 0].mean()) if (lengths > 0).any() else 0.0
 

@@ -1,7 +1,5 @@
 """The Lightning module: batches of an epoch, a step, and validation by full ranking."""
 
-from typing import Any
-
 import lightning as L
 import numpy as np
 import torch
@@ -96,10 +94,8 @@ class TrainingModule(L.LightningModule):
         losses = next_item_losses(self.model, batch, self.negatives)
         loss = torch.stack(list(losses.values())).sum()
         count = int((batch.targets > 0).sum())
-        logged: dict[str, Any] = {"loss": loss.detach(), **{name: value.detach() for name, value in losses.items()}}
-        self.log_dict(
-            {f"train/{name}": v for name, v in logged.items()}, on_step=False, on_epoch=True, batch_size=count
-        )
+        logged = {f"train/{name}": value.detach() for name, value in {"loss": loss, **losses}.items()}
+        self.log_dict(logged, on_step=False, on_epoch=True, batch_size=count)
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ class Progress(Callback):
         )
         self.task = self.bar.add_task("preparing", total=None, note="", left="")
         self.loss = float("nan")
-        self.printed = 0.0
+        self.printed = -math.inf
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Open the bar."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def linear_cross_entropy(
@@ -126,8 +125,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return losses.sum() / max(count, 1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True; what is saved here has forgotten how it depends on the inputs
+            raise RuntimeError(
+                "linear_cross_entropy cannot be differentiated twice; "
+                "for second derivatives use F.cross_entropy(users @ items.T, targets)"
+            )
         users, items, bias = (None if grad is None else grad * grad_loss.to(grad.dtype) for grad in ctx.saved_tensors)
         return users, items, None, bias, None, None
 
