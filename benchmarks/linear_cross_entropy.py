@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch._C._profiler import _EventType, _ProfilerEvent
+from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
 from torch.nn import functional as F
 
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
@@ -48,7 +48,7 @@ def peak_bytes(run: Callable[[], object]) -> int:
     allocations: list[tuple[int, int]] = []
 
     def visit(event: _ProfilerEvent) -> None:
-        if event.tag == _EventType.Allocation:
+        if isinstance(event.extra_fields, _ExtraFields_Allocation):
             allocations.append((event.start_time_ns, event.extra_fields.alloc_size))
         for child in event.children:
             visit(child)
@@ -67,8 +67,8 @@ def main() -> None:
 
     def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
         def run() -> None:
-            users.grad = items.grad = None
-            loss().backward()
+            loss().backward()  # type: ignore[no-untyped-call]
+            users.grad = items.grad = None  # leave nothing behind that would be freed in the next run
 
         return run
 
@@ -78,7 +78,7 @@ def main() -> None:
         "its three products alone",
         f"the same, {CHUNK_ROWS} rows at a time",
     )
-    contestants = {
+    contestants: dict[str, Callable[[], object]] = {
         torchs: step(lambda: F.cross_entropy(users @ items.T, targets)),
         ours: step(lambda: linear_cross_entropy(users, items, targets, chunk_rows=CHUNK_ROWS)),
         whole: lambda: three_products(users.detach(), items.detach(), POSITIONS),

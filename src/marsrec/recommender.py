@@ -172,12 +172,17 @@ class Recommender:
     ) -> Evaluation:
         """Rank the validation or test targets of the log that the recommender was fitted on; see `evaluation`."""
         network = self._fitted()
-        return evaluate(network, self._own_split(), self.settings.length, part, mask_seen=mask_seen, ks=ks)
+        return evaluate(network, self.split(), self.settings.length, part, mask_seen=mask_seen, ks=ks)
 
-    def _own_split(self) -> Split:
+    def split(self) -> Split:
+        """The division of its log into training events, validation and test targets."""
         if self.histories is None:
             raise DataError("this recommender was saved without its users' histories, so there is nothing to evaluate.")
         return self.split_settings.apply(self.histories)
+
+    def user_ids(self) -> pl.Series:
+        """Raw ids of the users of its log."""
+        return self.split().histories.user_ids.ids
 
     # ------------------------------------------------------------ recommend
 
@@ -298,7 +303,9 @@ class Recommender:
     def _given(self, histories: Any) -> tuple[Histories, Kind]:
         """Histories from outside, in this recommender's codes and unit. Unknown items are skipped and counted."""
         kind = self.kind
-        if isinstance(histories, list | tuple):
+        if isinstance(histories, Log):
+            log = histories
+        elif isinstance(histories, list | tuple):
             if any(not isinstance(event, list | tuple) or len(event) != 2 for event in histories):
                 raise DataError("a history as a list holds pairs (item, time), such as [('tea', 1600000000)].")
             items = pl.Series("item", [event[0] for event in histories], strict=False)

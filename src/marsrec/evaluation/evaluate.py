@@ -81,8 +81,8 @@ def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, l
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        for rows, batch in zip(batches.batches, batches, strict=True):
-            users[torch.from_numpy(rows).to(users.device)] = model(batch.to(users.device)).users
+        for index, rows in enumerate(batches.batches):
+            users[torch.from_numpy(rows).to(users.device)] = model(batches[index].to(users.device)).users
     model.train(was_training)
     return users
 

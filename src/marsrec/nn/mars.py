@@ -198,7 +198,7 @@ class MARS(nn.Module):
         rates = self.rates(last_states)  # (B, Q, K)
         weights = self.weights(ages, rates, hidden)  # (B, K, Q, L)
         # One batched product for all heads: (B, K·Q, L) x (B, L, d).
-        summaries = torch.bmm(weights.flatten(1, 2), states).unflatten(1, weights.shape[1:3])  # (B, K, Q, d)
+        summaries = torch.bmm(weights.flatten(1, 2), states).view(*weights.shape[:3], d)  # (B, K, Q, d)
         latest = ages.gather(2, positions[:, :, None])  # (B, Q, 1)
         gate = self.gate(summaries, latest, last_items, last_states)  # (B, Q, K)
         users = last_states + torch.einsum("bqk,bkqd->bqd", gate, summaries)
@@ -217,7 +217,7 @@ class MARS(nn.Module):
         # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
         weight, bias = self.gate_hidden.weight, self.gate_hidden.bias
         shared = F.linear(context, weight[:, d:], bias)
-        scores = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, None]))  # (B, K, Q, 1)
+        scores: Tensor = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, None]))  # (B, K, Q, 1)
         return scores[..., 0].softmax(dim=1).transpose(1, 2)
 
     def forward(
@@ -231,8 +231,8 @@ class MARS(nn.Module):
         every: bool = False,
     ) -> Tensor:
         """User vectors: (B, d), or (B, L, d) with `every`. The arguments are those of `read`."""
-        users = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every).users
-        return users if every else users[:, 0]
+        reading = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every)
+        return reading.users if every else reading.users[:, 0]
 
 
 def diversity_loss(weights: Tensor, rows: Tensor | None = None) -> Tensor:

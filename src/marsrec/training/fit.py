@@ -101,7 +101,8 @@ class Keeper(Checkpoint):
         self.curve.append(row)
         if values[f"valid/{MONITOR}"] > self.best_value:
             self.best_epoch, self.best_value = epoch, values[f"valid/{MONITOR}"]
-            self.best = {name: value.detach().cpu().clone() for name, value in pl_module.model.state_dict().items()}  # type: ignore[union-attr, operator]
+            weights = pl_module.get_submodule("model").state_dict()
+            self.best = {name: value.detach().cpu().clone() for name, value in weights.items()}
         if self.folder is not None and not self.cut_short:  # an epoch that was cut short is done again
             trainer.save_checkpoint(self.folder / CHECKPOINT)
             if trainer.is_global_zero:

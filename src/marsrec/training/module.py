@@ -12,9 +12,10 @@ from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
+from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
 from marsrec.settings import Settings
-from marsrec.training.objective import Negatives, next_item_losses
+from marsrec.training.objective import next_item_losses
 
 MONITOR = "NDCG@10"
 """The validation metric that decides when to stop and which weights are kept."""
@@ -64,9 +65,11 @@ class TrainingModule(L.LightningModule):
     def __init__(self, model: SequenceModel, split: Split, length: int, settings: TrainingSettings) -> None:
         super().__init__()
         self.model, self.split, self.length, self.settings = model, split, length, settings
-        self.negatives = (
-            Negatives(split.item_counts, settings.sampled_negatives) if settings.sampled_negatives else None
-        )
+        self.sampler: NegativeSampler | None = None
+        if settings.sampled_negatives:
+            # The power between uniform and popular draws is word2vec's; an item never seen in training is drawn too.
+            weights = torch.from_numpy(split.item_counts[1:]).clamp(min=1) ** 0.75
+            self.sampler = NegativeSampler(weights)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the current epoch; the trainer asks again at each."""
@@ -91,7 +94,7 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Losses of a batch, logged one by one."""
-        losses = next_item_losses(self.model, batch, self.negatives)
+        losses = next_item_losses(self.model, batch, self.sampler, self.settings.sampled_negatives)
         loss = torch.stack(list(losses.values())).sum()
         count = int((batch.targets > 0).sum())
         logged = {f"train/{name}": value.detach() for name, value in {"loss": loss, **losses}.items()}

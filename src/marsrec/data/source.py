@@ -1,0 +1,85 @@
+"""Opening data by what people call it: a catalog name, the embedded hawkes log, a prepared folder or a log file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marsrec.data import catalog
+from marsrec.data.filters import filter_counts
+from marsrec.data.hawkes import HawkesSettings, hawkes
+from marsrec.data.histories import Histories, Ties
+from marsrec.data.log import LogSettings, read_log
+from marsrec.errors import DataError
+from marsrec.settings import Settings
+
+EMBEDDED = "hawkes"
+
+
+class FilterSettings(Settings):
+    """Which users and items stay, by their number of events: [low, high), repeated until nothing changes."""
+
+    min_user_events: int = 1
+    """Users with fewer events go."""
+    max_user_events: int | None = None
+    """Users with this many events or more go."""
+    min_item_events: int = 1
+    """Items with fewer events go."""
+    max_item_events: int | None = None
+    """Items with this many events or more go."""
+
+    @property
+    def bounds(self) -> dict[str, tuple[int, int | None]]:
+        """The arguments of `filter_counts`."""
+        return {
+            "users": (self.min_user_events, self.max_user_events),
+            "items": (self.min_item_events, self.max_item_events),
+        }
+
+
+@dataclass(frozen=True)
+class Source:
+    """Histories, what was noticed on the way to them, and the settings their authors used."""
+
+    name: str
+    histories: Histories
+    notes: tuple[str, ...] = ()
+    options: dict[str, Any] | None = None
+    """Model settings by dotted name that the paper used on this data set."""
+
+
+def open_data(
+    data: str | Path,
+    *,
+    log: LogSettings | None = None,
+    filters: FilterSettings | None = None,
+    ties: Ties = "file",
+) -> Source:
+    """Open histories by name or path.
+
+    Parameters
+    ----------
+    data : str or Path
+        A folder that `marsrec prepare` wrote, a log file, "hawkes", or a name that `marsrec datasets` lists. A file or
+        folder comes before a name.
+    log, filters, ties : settings
+        How to read, filter and order a log. Prepared folders are what they are; asking for a filter there is an error.
+    """
+    path = Path(data).expanduser()
+    filters = filters or FilterSettings()
+    if Histories.is_prepared(path):
+        if filters != FilterSettings() or ties != "file" or (log or LogSettings()) != LogSettings():
+            raise DataError(f"{path}: already prepared, so it cannot be read or filtered in another way. Give the log.")
+        return Source(path.name, Histories.load(path))
+    if path.is_file():
+        read, options, name = read_log(path, log or LogSettings()), None, path.name.split(".")[0]
+    elif path.is_dir():
+        raise DataError(f"{path}: a folder that `marsrec prepare` did not write. Give a log file or prepare one.")
+    elif str(data) == EMBEDDED:
+        read, options, name = hawkes(HawkesSettings())[0], None, EMBEDDED
+    elif path.suffix or len(path.parts) > 1:
+        raise DataError(f"{path}: there is no such file.")
+    else:
+        read, options, name = catalog.load(str(data)), catalog.CATALOG[str(data)].model_options, str(data)
+    if filters != FilterSettings():
+        read = filter_counts(read, **filters.bounds)
+    return Source(name, Histories.from_log(read, ties), read.notes, options)

@@ -1,0 +1,139 @@
+"""The demonstration: two models on synthetic data in which time decides, and a look at what MARS learned."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from marsrec import show
+from marsrec.cli import show_explanation
+from marsrec.data.batches import Batches, contexts
+from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
+from marsrec.data.histories import Histories
+from marsrec.data.moments import spell_duration
+from marsrec.nn.readouts.mars import Mars
+from marsrec.recommender import Recommender
+from marsrec.training.module import TrainingSettings
+
+TRAINING = TrainingSettings(epochs=40, patience=6, tensorboard=False)
+OPTIONS = {"length": 50, "encoder.dropout": 0.2}
+
+
+def run(out: Path) -> None:
+    """Train sasrec and mars-t on the hawkes log, compare them, and explain a recommendation."""
+    log, truth = hawkes(HawkesSettings())
+    histories = Histories.from_log(log)
+    show.note(
+        f"A synthetic log of {histories.n_users:,} users, {histories.n_items:,} items and {len(histories):,} events. "
+        "Most events are set off by an earlier one, minutes, hours or days ago: time decides what comes next."
+    )
+    trained: dict[str, Recommender] = {}
+    for name in ("sasrec", "mars-t"):
+        show.note(f"\nTraining {name} …")
+        trained[name] = Recommender(name, options=OPTIONS, training=TRAINING).fit(histories)
+        trained[name].save(out / name)
+    chosen = ("HR@10", "NDCG@10", "MRR@10")
+    measured = {name: {m: model.metrics["test"][m] for m in chosen} for name, model in trained.items()}
+    show.metrics("Test, all items ranked (× 100)", measured)
+    gain = measured["mars-t"]["NDCG@10"] / measured["sasrec"]["NDCG@10"] - 1
+    show.note(f"Reading the same encoder out by real elapsed time changes NDCG@10 by {gain:+.0%}.")
+
+    mars = trained["mars-t"]
+    rates, gate = _typical_heads(mars)
+    _show_rates(mars, truth, rates, gate)
+    picture = out / "decay.png"
+    draw_decay(picture, mars, truth, rates, gate)
+
+    user = _example_user(histories)
+    recommended = mars.recommend([user], k=5)
+    show.table(f"Recommended to {user}", recommended.columns, recommended.rows())
+    best = recommended["item"][0]
+    show_explanation(mars.explain(user, best), best, top=5)
+    show.note(f"\nPicture of the decay curves: {picture}")
+    show.note(f"Saved models: {out / 'sasrec'}, {out / 'mars-t'}. Next:")
+    show.note(f"  marsrec recommend {out / 'mars-t'} --user {user}")
+    show.note("  marsrec fit YOUR_LOG.csv")
+
+
+def _typical_heads(recommender: Recommender) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Median exponent and mean gate of each head over the test histories."""
+    model, split = recommender.network, recommender.split()
+    assert model is not None
+    assert isinstance(model.readout, Mars)
+    rows = contexts(split.histories, split.test, recommender.settings.length)
+    batches = Batches(split.histories, rows, 32_768, count="positions")
+    rates, gates = [], []
+    with torch.no_grad():
+        for index in range(len(batches)):
+            batch = batches[index]
+            embedded = model.items(batch.items)
+            reading = model.readout.read(model.encoder(embedded, batch), embedded, batch, every=False)
+            rates.append(reading.rates[:, 0])
+            gates.append(reading.gate[:, 0])
+    return torch.cat(rates).median(0).values.numpy(), torch.cat(gates).mean(0).numpy()
+
+
+def _show_rates(recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
+    assert recommender.network is not None
+    operator = recommender.network.readout.get_submodule("operator")
+    learned = sorted(zip(operator.half_lives(torch.as_tensor(rates)).tolist(), gate.tolist(), strict=True))  # type: ignore[operator]
+    true = sorted(zip((np.log(2) / truth.rates).tolist(), truth.weights.tolist(), strict=True))
+    rows = []
+    for index in range(max(len(learned), len(true))):
+        left = [_spell(true[index][0]), f"{true[index][1]:.2f}"] if index < len(true) else ["", ""]
+        right = [_spell(learned[index][0]), f"{learned[index][1]:.2f}"] if index < len(learned) else ["", ""]
+        rows.append(left + right)
+    columns = ["true half-life", "weight", "learned half-life", "gate"]
+    show.table("Time scales of the process, and of the heads of mars-t (median user)", columns, rows)
+
+
+def _spell(hours: float) -> str:
+    return spell_duration(3600 * hours)
+
+
+def _example_user(histories: Histories) -> Any:
+    """A user with a history of typical length."""
+    lengths = histories.lengths
+    return histories.user_ids.ids[int(np.argsort(lengths, kind="stable")[len(lengths) // 2])]
+
+
+def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
+    """Draw the true excitation kernels and the learned decay curves over age, on logarithmic time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    hours = np.logspace(-2, np.log10(24 * 90), 400)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    styles = ["-", "--", "-.", ":"]
+    shades = ["#0b3c5d", "#c1440e", "#3a7d44", "#7b5ea7"]
+    for index, k in enumerate(np.argsort(-truth.rates)):
+        curve = np.exp(-truth.rates[k] * hours)
+        label = f"half-life {_spell(np.log(2) / truth.rates[k])}, weight {truth.weights[k]:.2f}"
+        left.plot(hours, curve, styles[index % 4], color=shades[index % 4], label=label)
+    mixture = (truth.weights[:, None] * np.exp(-truth.rates[:, None] * hours)).sum(0) / truth.weights.sum()
+    left.plot(hours, mixture, color="black", linewidth=3, alpha=0.35, label="mixture")
+    left.set_title("What the data do: excitation by an earlier event")
+    for index, k in enumerate(np.argsort(-rates)):
+        curve = (1 + hours) ** -rates[k]
+        life = 2 ** (1 / rates[k]) - 1
+        label = f"half-life {_spell(life)}, gate {gate[k]:.2f}"
+        right.plot(hours, curve, styles[index % 4], color=shades[index % 4], label=label)
+    mixed = (gate[:, None] * (1 + hours) ** -rates[:, None]).sum(0)
+    right.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="fused by the gate")
+    right.set_title("What mars-t learned: weight of an event by its age")
+    marks = {1 / 60: "1 min", 1: "1 h", 24: "1 day", 24 * 7: "1 week", 24 * 90: "90 days"}
+    for axis in (left, right):
+        axis.set_xscale("log")
+        axis.set_xticks(list(marks), list(marks.values()))
+        axis.minorticks_off()
+        axis.set_xlabel("age of the event")
+        axis.set_ylim(0, 1.02)
+        axis.grid(alpha=0.25)
+        axis.legend(frameon=False, fontsize=9)
+    left.set_ylabel("relative to a new event")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+

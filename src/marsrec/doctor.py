@@ -1,0 +1,43 @@
+"""What this machine has: versions, threads, kernels and data."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from marsrec import __version__
+from marsrec.data.catalog import CATALOG, locate
+
+PACKAGES = ("torch", "lightning", "numba", "numpy", "polars", "narwhals", "pydantic", "safetensors", "tensorboard")
+
+
+def examine() -> dict[str, dict[str, Any]]:
+    """Everything one is asked for in a bug report."""
+    return {
+        "versions": {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
+        "machine": {
+            "system": platform.platform(),
+            "cpus": os.cpu_count(),
+            "torch threads": torch.get_num_threads(),
+            "cpu capability": torch.backends.cpu.get_cpu_capability(),
+            "matrix products": "MKL" if torch.backends.mkl.is_available() else "OpenBLAS or native",
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        },
+        "kernels": {
+            "linear cross-entropy": "chunked, gradients in the forward pass (torch)",
+            "attention": "torch scaled_dot_product_attention",
+        },
+        "data": {
+            "MARSREC_DATA": os.environ.get("MARSREC_DATA", "not set"),
+            **{name: str(locate(name) or "not here") for name in CATALOG},
+        },
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

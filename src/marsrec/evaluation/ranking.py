@@ -1,0 +1,222 @@
+"""Full ranking over the catalog, a few users at a time.
+
+Shapes: N users, V items, C users of a chunk, d width. Scores have V + 1 columns: column 0 is padding, never ranked.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from marsrec.errors import DataError, SettingsError
+
+Score = Callable[[Tensor], Tensor]
+"""From user vectors (C, d) to their scores (C, V + 1)."""
+
+Seen = tuple[Tensor, Tensor]
+"""Items per user in compressed rows: offsets (N + 1,) and item codes."""
+
+MAX_SCORES = 16_000_000
+
+# Scores of more rows leave the cache before they are counted; fewer make a poor matrix product.
+_ROWS = 128
+
+
+@torch.no_grad()
+def target_ranks(
+    score: Score, users: Tensor, targets: Tensor, *, seen: Seen | None = None, max_scores: int = MAX_SCORES
+) -> Tensor:
+    """Rank of each user's target among all items, with ties at the middle of the places that they share.
+
+    The rank is 1 + the items with a greater score + half of the other items with an equal score, as a random order of
+    equals would give on average: no model gains from how the items happen to be numbered, and one that scores
+    everything alike ranks every target in the middle.
+
+    Parameters
+    ----------
+    score : callable
+        From user vectors (C, d) to scores (C, V + 1).
+    users : Tensor (N, d)
+        User vectors.
+    targets : Tensor (N,)
+        Code of each user's held-out item, from 1 to V.
+    seen : (Tensor (N + 1,), Tensor), optional
+        Offsets and item codes: user i has seen `items[offsets[i]:offsets[i + 1]]`. Seen items are not ranked, except
+        the target itself, which always is.
+    max_scores : int
+        No more scores than this are held at once, except that one user's always are.
+
+    Returns
+    -------
+    Tensor (N,)
+        float64; ties can make a rank end in .5.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[9.0, 0.1, 0.7, 0.7, 0.2]])  # padding, then four items
+    >>> users = torch.tensor([[0]])  # here a row of the scores; usually a vector
+    >>> target_ranks(lambda users: scores[users[:, 0]], users, torch.tensor([2])).item()
+    1.5
+    >>> seen = torch.tensor([0, 2]), torch.tensor([1, 3])
+    >>> target_ranks(lambda users: scores[users[:, 0]], users, torch.tensor([4]), seen=seen).item()
+    2.0
+    """
+    if targets.shape != users.shape[:1]:
+        raise DataError(f"target_ranks: {len(users)} users but targets {tuple(targets.shape)}; each user needs one")
+    ranks = torch.empty(len(users), dtype=torch.float64, device=users.device)
+    for rows, scores in _score_chunks(score, users, seen, max_scores):
+        target = targets[rows, None].to(scores.device)  # (C, 1)
+        _check_codes("target", target, scores.shape[1], rows.start)
+        target_scores = scores.gather(1, target)  # (C, 1)
+        if seen is not None:
+            # Comparisons with NaN are false: what was seen is neither greater nor equal, not even to -inf.
+            scores = _mask(scores, seen, rows, torch.nan).scatter_(1, target, target_scores)
+        ranks[rows] = _ranks(scores, target_scores)
+    return ranks
+
+
+@torch.no_grad()
+def top_k(
+    score: Score,
+    users: Tensor,
+    k: int,
+    *,
+    seen: Seen | None = None,
+    candidates: Tensor | None = None,
+    max_scores: int = MAX_SCORES,
+) -> tuple[Tensor, Tensor]:
+    """The k best items of each user: by score descending, equal scores by item code ascending.
+
+    Parameters
+    ----------
+    score : callable
+        From user vectors (C, d) to scores (C, V + 1). Items with score -inf are not available.
+    users : Tensor (N, d)
+        User vectors.
+    k : int
+        How many items.
+    seen : (Tensor (N + 1,), Tensor), optional
+        Offsets and item codes that are not recommended, as in `target_ranks`.
+    candidates : Tensor, optional
+        Codes of the only items to recommend.
+    max_scores : int
+        No more scores than this are held at once, except that one user's always are.
+
+    Returns
+    -------
+    scores : Tensor (N, k)
+        Where fewer than k items are available, the rest is -inf.
+    items : Tensor (N, k)
+        Where fewer than k items are available, the rest is 0.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[9.0, 0.5, 0.75, 0.75, 0.25]])
+    >>> top_k(lambda users: scores, torch.zeros(1, 2), 3)
+    (tensor([[0.7500, 0.7500, 0.5000]]), tensor([[2, 3, 1]]))
+    >>> top_k(lambda users: scores, torch.zeros(1, 2), 3, candidates=torch.tensor([4, 1]))
+    (tensor([[0.5000, 0.2500,   -inf]]), tensor([[1, 4, 0]]))
+    """
+    if k < 1:
+        raise SettingsError(f"top_k: k={k}; ask for at least one item")
+    best_scores = [torch.empty(0, k, device=users.device)]
+    best_items = [torch.empty(0, k, device=users.device, dtype=torch.long)]
+    for rows, scores in _score_chunks(score, users, seen, max_scores):
+        if candidates is None:
+            codes = torch.arange(1, scores.shape[1], device=scores.device)
+        else:
+            _check_codes("candidate", candidates, scores.shape[1])
+            codes = torch.unique(candidates.to(scores.device))  # ascending, as ties want it
+        if seen is not None:
+            scores = _mask(scores, seen, rows, -torch.inf)
+        scores = scores[:, 1:] if candidates is None else scores[:, codes]
+        values, columns = _best_columns(scores, min(k, len(codes)))
+        missing = (0, k - values.shape[1])
+        best_scores.append(F.pad(values, missing, value=-torch.inf))
+        best_items.append(F.pad(codes[columns].masked_fill(values == -torch.inf, 0), missing))
+    return torch.cat(best_scores), torch.cat(best_items)
+
+
+def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: int) -> Iterator[tuple[slice, Tensor]]:
+    """Give the scores of some rows after another, as many rows as fit."""
+    if seen is not None and len(seen[0]) != len(users) + 1:
+        raise DataError(f"ranking: {len(users)} users want {len(users) + 1} offsets of seen items, got {len(seen[0])}")
+    start, size = 0, 1  # the first row tells how many columns there are
+    while start < len(users):
+        rows = slice(start, min(start + size, len(users)))
+        scores = score(users[rows])
+        if scores.ndim != 2 or len(scores) != rows.stop - rows.start:
+            raise DataError(
+                f"ranking: {rows.stop - rows.start} users got scores {tuple(scores.shape)}; give a row each"
+            )
+        # The maximum is NaN if anything is, and takes one pass with no temporary.
+        if scores[:, 1:].amax().isnan():
+            row, column = (int(index) for index in scores[:, 1:].isnan().nonzero()[0])
+            raise DataError(
+                f"ranking: the score of user row {start + row} for item code {column + 1} is NaN; "
+                "the model has diverged, train it with a smaller learning rate"
+            )
+        yield rows, scores
+        copies = 1 if seen is None else 2
+        start, size = rows.stop, max(1, min(_ROWS, max_scores // (copies * scores.shape[1])))
+
+
+def _mask(scores: Tensor, seen: Seen, rows: slice, value: float) -> Tensor:
+    """Copy the scores, with those of the rows' seen items replaced."""
+    offsets, items = seen
+    begin, end = int(offsets[rows.start]), int(offsets[rows.stop])
+    events = (offsets[rows.start + 1 : rows.stop + 1] - offsets[rows.start : rows.stop]).to(scores.device)
+    row = torch.repeat_interleave(torch.arange(len(scores), device=scores.device), events)
+    scores = scores.clone()  # the caller may keep what `score` returned
+    scores[row, items[begin:end].to(scores.device)] = value
+    return scores
+
+
+def _check_codes(what: str, codes: Tensor, columns: int, first_row: int = 0) -> None:
+    codes = codes.flatten()
+    wrong = (codes < 1) | (codes >= columns)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise DataError(
+            f"ranking: {what} code {int(codes[row])} in row {first_row + row}; item codes go from 1 to {columns - 1}"
+        )
+
+
+def _ranks(scores: Tensor, target_scores: Tensor) -> Tensor:
+    """Rank of each row's target score (C, 1) among its scores (C, V + 1), which contain it."""
+    if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
+        return torch.from_numpy(_ranks_in_one_pass(scores.numpy(), target_scores.squeeze(1).numpy()))
+    # greater + (equal - 1) / 2 + 1, where "at least" is greater + equal.
+    greater, at_least = (scores[:, 1:] > target_scores).sum(1), (scores[:, 1:] >= target_scores).sum(1)
+    return (greater + at_least + 1).double() / 2
+
+
+@njit(parallel=True, cache=True)
+def _ranks_in_one_pass(scores: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float64]:
+    ranks = np.empty(scores.shape[0])
+    for row in prange(scores.shape[0]):
+        target = targets[row]
+        # Counts as narrow as a float32 score fill the vector registers.
+        greater, at_least = np.int32(0), np.int32(0)
+        for column in range(1, scores.shape[1]):
+            greater += np.int32(1) if scores[row, column] > target else np.int32(0)
+            at_least += np.int32(1) if scores[row, column] >= target else np.int32(0)
+        ranks[row] = (np.int64(greater) + np.int64(at_least) + 1) / 2
+    return ranks
+
+
+def _best_columns(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Find each row's k greatest scores and their columns, equal scores by column."""
+    values, columns = scores.topk(k, dim=1)
+    worst = values[:, -1:]
+    # topk takes any of the equal scores at its border. Where there are more of them than places, sort the whole row.
+    crowded = ((scores >= worst).sum(1) > k) & (worst.squeeze(1) > -torch.inf)
+    if crowded.any():
+        columns[crowded] = scores[crowded].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    columns = columns.sort(dim=1).values
+    values, order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True)
+    return values, columns.gather(1, order)

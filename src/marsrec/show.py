@@ -1,0 +1,54 @@
+"""What the terminal shows: tables and sentences. Results go to stdout, everything else to stderr."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+results = Console()
+remarks = Console(stderr=True, highlight=False)
+
+
+def as_json(value: Any) -> None:
+    """Print a result for programs."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def note(sentence: str) -> None:
+    """Say something that is not the result."""
+    remarks.print(sentence, markup=False, soft_wrap=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; numbers are aligned on the right."""
+    rows = [[_text(cell) for cell in row] for row in rows]
+    grid = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(_is_number(row[index]) for row in rows)
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    if results.is_terminal:
+        results.print(grid)
+    else:  # a file or a pipe has no width to fit into
+        Console(file=results.file, width=200).print(grid)
+
+
+def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:
+    """Print metrics (× 100) with a row per name."""
+    names = list(next(iter(measured.values())))
+    table(title, ["", *names], [[name, *(f"{100 * row[m]:.2f}" for m in names)] for name, row in measured.items()])
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "").lstrip("+-").replace("e-", "").isdigit()

@@ -1,0 +1,146 @@
+"""Training learns what is there to learn, and a killed run ends like an undisturbed one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from tests.synthetic import cyclic_log, histories_of, recency_log
+
+from marsrec.data.splits import leave_one_out
+from marsrec.errors import DataError, SettingsError
+from marsrec.evaluation.evaluate import evaluate
+from marsrec.models import model_settings
+from marsrec.training.fit import CHECKPOINT, CURVE, fit
+from marsrec.training.module import TrainingSettings
+
+SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
+QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256, tensorboard=False)
+
+
+@pytest.mark.parametrize("model", ["sasrec", "mars-t"])
+def test_a_first_order_chain_is_learned(model: str) -> None:
+    split = leave_one_out(histories_of(cyclic_log()))
+    fitted = fit(split, model_settings(model, options=SMALL), QUICK, progress=False)
+    measured = evaluate(fitted.model, split, 12, ks=(1,)).metrics
+    assert measured["HR@1"] > 0.95
+
+
+def test_mars_learns_what_only_time_tells() -> None:
+    split = leave_one_out(histories_of(recency_log()))
+    options = SMALL | {"length": 20, "encoder.dropout": 0.0}
+    training = QUICK.model_copy(update={"epochs": 12, "targets_per_batch": 1024})
+    reached = {}
+    for model in ("sasrec", "mars-t"):
+        fitted = fit(split, model_settings(model, options=options), training, progress=False)
+        reached[model] = evaluate(fitted.model, split, 20, ks=(1,)).metrics["HR@1"]
+    assert reached["mars-t"] > 1.2 * reached["sasrec"], reached
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_gives_others() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    settings = model_settings("mars-t", options=SMALL)
+    weights = []
+    for seed in (3, 3, 4):
+        training = TrainingSettings(epochs=2, seed=seed, targets_per_batch=64)
+        weights.append(fit(split, settings, training, progress=False).model.items.weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_early_stopping_restores_the_best_weights() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=30)))
+    training = TrainingSettings(epochs=60, patience=2, learning_rate=0.05, targets_per_batch=64)
+    fitted = fit(split, model_settings("sasrec", options=SMALL), training, progress=False)
+    values = [row["valid/NDCG@10"] for row in fitted.curve]
+    assert fitted.best_epoch == values.index(max(values)) + 1
+    assert len(values) == fitted.best_epoch + 2
+    measured = evaluate(fitted.model, split, 12, "valid").metrics
+    assert measured["NDCG@10"] == pytest.approx(max(values), abs=1e-6)
+
+
+def test_auxiliary_losses_are_logged_one_by_one(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    training = TrainingSettings(epochs=2, targets_per_batch=64, tensorboard=False)
+    fit(split, model_settings("mars-t", options=SMALL), training, folder=tmp_path, progress=False)
+    curve = pl.read_csv(tmp_path / CURVE)
+    assert curve["epoch"].to_list() == [1, 2]
+    parts = curve["train/cross_entropy"] + curve["train/diversity"] + curve["train/balance"]
+    assert (parts - curve["train/loss"]).abs().max() < 1e-5
+    assert (curve["train/diversity"] < 0).all()
+    assert (curve["train/balance"] >= 0.01).all()
+
+
+def test_time_limit_keeps_the_best_so_far(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    training = TrainingSettings(epochs=10_000, patience=10_000, max_minutes=1 / 60, tensorboard=False)
+    fitted = fit(split, model_settings("sasrec", options=SMALL), training, folder=tmp_path, progress=False)
+    assert 1 <= len(fitted.curve) < 10_000
+    assert fitted.best_epoch >= 1
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.synthetic import cyclic_log, histories_of
+from marsrec.data.splits import leave_one_out
+from marsrec.models import model_settings
+from marsrec.training.fit import fit
+from marsrec.training.module import TrainingSettings
+import torch
+torch.set_num_threads(1)
+split = leave_one_out(histories_of(cyclic_log(users=200)))
+settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
+training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, tensorboard=False)
+fitted = fit(split, settings, training, folder=Path(sys.argv[1]), resume=sys.argv[2] == "resume", progress=False)
+torch.save(fitted.model.state_dict(), sys.argv[3])
+print(__import__("json").dumps([{k: v for k, v in row.items() if k != "seconds"} for row in fitted.curve]))
+"""
+
+
+def run(folder: Path, mode: str, weights: Path) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", KILLED, str(folder), mode, str(weights)]
+    return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: Path) -> None:
+    undisturbed = run(tmp_path / "a", "new", tmp_path / "a.pt")
+    curve = json.loads(undisturbed.communicate(timeout=120)[0].splitlines()[-1])
+
+    killed = run(tmp_path / "b", "new", tmp_path / "b.pt")
+    state = tmp_path / "b" / CURVE
+    deadline = time.monotonic() + 60
+    while not (state.exists() and pl.read_csv(state).height >= 2):
+        assert killed.poll() is None, "finished before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "b.pt").exists()
+
+    resumed = run(tmp_path / "b", "resume", tmp_path / "b.pt")
+    assert json.loads(resumed.communicate(timeout=120)[0].splitlines()[-1]) == curve
+    first, second = (torch.load(tmp_path / name, weights_only=True) for name in ("a.pt", "b.pt"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    settings = model_settings("sasrec", options=SMALL)
+    fit(split, settings, TrainingSettings(epochs=1, tensorboard=False), folder=tmp_path, progress=False)
+    other = TrainingSettings(epochs=2, seed=1, tensorboard=False)
+    with pytest.raises(SettingsError, match="other data or settings"):
+        fit(split, settings, other, folder=tmp_path, resume=True, progress=False)
+    content = (tmp_path / CHECKPOINT).read_bytes()
+    (tmp_path / CHECKPOINT).write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"not a readable checkpoint.*without --resume"):
+        fit(split, settings, other, folder=tmp_path, resume=True, progress=False)

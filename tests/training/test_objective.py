@@ -1,0 +1,73 @@
+"""All positions in one pass, or a prefix at a time: the same pairs, the same loss."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.synthetic import cyclic_log, histories_of
+
+from marsrec.data.batches import gather, prefixes, windows
+from marsrec.data.splits import leave_one_out
+from marsrec.models import model_settings
+from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
+from marsrec.training.objective import next_item_losses
+
+SPLIT = leave_one_out(histories_of(cyclic_log(users=9, events=9, items=7)))
+
+
+@pytest.mark.parametrize("options", [{"readout": "last"}, {"readout": "mars"}])
+@pytest.mark.parametrize("clock", ["last-event", "request"])
+def test_all_position_loss_equals_the_mean_of_prefix_losses(options: dict, clock: str) -> None:
+    torch.manual_seed(0)
+    given = {"encoder.dropout": 0.0, "dim": 8, "length": 10}
+    if options["readout"] == "mars":
+        given |= {"readout.dropout": 0.0, "readout.clock": clock, "readout.diversity": 0.0}
+    model = model_settings("sasrec", **options, options=given).build(7).double().train()
+    rows = windows(SPLIT, 10, 5, np.random.default_rng(0))
+    one_pass = next_item_losses(model, gather(SPLIT.histories, rows))
+
+    one_by_one = gather(SPLIT.histories, prefixes(SPLIT, 10))
+    output = model(one_by_one)
+    wanted = one_by_one.targets.gather(1, one_by_one.last[:, None])[:, 0]
+    expected = F.cross_entropy(model.score(output.users)[:, 1:], wanted - 1)
+    torch.testing.assert_close(one_pass["cross_entropy"], expected, rtol=1e-9, atol=1e-9)
+    for name, value in output.losses.items():
+        torch.testing.assert_close(one_pass[name], value, rtol=1e-9, atol=1e-9)
+
+
+def test_diversity_of_one_position_per_row_is_unbiased() -> None:
+    torch.manual_seed(0)
+    given = {"encoder.dropout": 0.0, "readout.dropout": 0.0, "dim": 8, "length": 10, "readout.diversity": 1.0}
+    model = model_settings("mars-t", options=given).build(7).train()
+    # Histories of different lengths: rows with more targets have to count for more.
+    frame = cyclic_log(users=4, events=9, items=7)
+    frame = frame.filter(~((frame["user"] == "u1") & (frame["time"].rank().over(frame["user"]) > 4)))
+    split = leave_one_out(histories_of(frame))
+    batch = gather(split.histories, windows(split, 10, 5, np.random.default_rng(0)))
+    estimates = torch.stack([next_item_losses(model, batch)["diversity"].detach() for _ in range(3000)])
+    exact = model(gather(split.histories, prefixes(split, 10))).losses["diversity"]
+    standard_error = estimates.std() / len(estimates) ** 0.5
+    assert abs(estimates.mean() - exact.item()) < 4 * standard_error
+
+
+def test_sampled_softmax_over_every_item_is_the_full_softmax() -> None:
+    torch.manual_seed(0)
+    model = model_settings("sasrec", options={"dim": 8, "length": 10}).build(7).eval()
+    batch = gather(SPLIT.histories, windows(SPLIT, 10, 5, np.random.default_rng(0)))
+
+    class Everything(NegativeSampler):
+        def draw(self, size: int, generator: torch.Generator | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.arange(7), torch.zeros(7)
+
+    full = next_item_losses(model, batch)["cross_entropy"]
+    sampled = next_item_losses(model, batch, Everything(torch.ones(7)), 7)["cross_entropy"]
+    torch.testing.assert_close(sampled, full)
+
+
+def test_padding_and_batch_mates_never_influence_a_user() -> None:
+    torch.manual_seed(0)
+    model = model_settings("mars-t", options={"dim": 8, "length": 10}).build(7).eval()
+    rows = prefixes(SPLIT, 10)
+    together = model(gather(SPLIT.histories, rows)).users
+    alone = torch.cat([model(gather(SPLIT.histories, row[None])).users for row in rows])
+    torch.testing.assert_close(together, alone)
