@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 
 POSITIONS, WIDTH, ITEMS = 2_048, 64, 12_101  # one training step on beauty
-CHUNK_ROWS = 64
+CHUNK_ROWS = 128
 REPETITIONS = 15
 
 

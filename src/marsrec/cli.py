@@ -55,12 +55,14 @@ def datasets(as_json: Json = False) -> None:
     rows = [
         {
             "name": entry.name,
-            "users": entry.users,
-            "items": entry.items,
-            "interactions": entry.interactions,
+            "users": entry.expected.users,
+            "items": entry.expected.items,
+            "interactions": entry.expected.interactions,
             "title": entry.title,
             "found": str(locate(entry.name) or ""),
-            "source": entry.source,
+            "source": entry.urls[0] if entry.urls else entry.homepage,
+            "licence": entry.licence,
+            "citation": entry.citation,
         }
         for entry in CATALOG.values()
     ]
@@ -193,9 +195,14 @@ def fit(
             f"{average:.1f} training events per user on average: {backbone(average)}. --model NAME takes another."
         )
         model = backbone(average)
-    paper = {k: v for k, v in (source.options or {}).items() if k != "readout.heads" or _has_heads(model, readout)}
     folder = _folder(out, f"{source.name}-{model}", resume, overwrite)
-    recommender = Recommender(model, encoder=encoder, readout=readout, options={**paper, **options}, training=training)
+    recommender = Recommender(
+        model,
+        encoder=encoder,
+        readout=readout,
+        options={**_papers(source.paper, model, readout), **options},
+        training=training,
+    )
     histories = source.histories
     show.note(
         f"{model} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
@@ -439,10 +446,16 @@ def _open(given: dict[str, Any], data: str) -> Any:
     return source
 
 
-def _has_heads(model: str, readout: str | None) -> bool:
+def _papers(paper: Any, model: str, readout: str | None) -> dict[str, Any]:
+    """The paper's settings for a public data set, as far as the model has them."""
     from marsrec.models import model_settings
 
-    return model_settings(model, readout=readout).readout.name == "mars"
+    if paper is None:
+        return {}
+    options = {"length": paper.length, "encoder.dropout": paper.dropout}
+    if model_settings(model, readout=readout).readout.name == "mars":
+        options["readout.heads"] = paper.heads
+    return options
 
 
 def _folder(out: Path | None, name: str, resume: bool, overwrite: bool) -> Path:

@@ -136,4 +136,3 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
     left.set_ylabel("relative to a new event")
     figure.savefig(path, dpi=150)
     plt.close(figure)
-

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from marsrec.data import catalog
+from marsrec.data.catalog import CATALOG, PaperSettings, load
 from marsrec.data.filters import filter_counts
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
@@ -43,8 +42,8 @@ class Source:
     name: str
     histories: Histories
     notes: tuple[str, ...] = ()
-    options: dict[str, Any] | None = None
-    """Model settings by dotted name that the paper used on this data set."""
+    paper: PaperSettings | None = None
+    """What the paper sets on this data set."""
 
 
 def open_data(
@@ -70,16 +69,18 @@ def open_data(
         if filters != FilterSettings() or ties != "file" or (log or LogSettings()) != LogSettings():
             raise DataError(f"{path}: already prepared, so it cannot be read or filtered in another way. Give the log.")
         return Source(path.name, Histories.load(path))
+    paper = None
     if path.is_file():
-        read, options, name = read_log(path, log or LogSettings()), None, path.name.split(".")[0]
+        read, name = read_log(path, log or LogSettings()), path.name.split(".")[0]
     elif path.is_dir():
         raise DataError(f"{path}: a folder that `marsrec prepare` did not write. Give a log file or prepare one.")
     elif str(data) == EMBEDDED:
-        read, options, name = hawkes(HawkesSettings())[0], None, EMBEDDED
+        read, name = hawkes(HawkesSettings())[0], EMBEDDED
     elif path.suffix or len(path.parts) > 1:
         raise DataError(f"{path}: there is no such file.")
     else:
-        read, options, name = catalog.load(str(data)), catalog.CATALOG[str(data)].model_options, str(data)
+        read, name = load(str(data)), str(data)
+        paper = CATALOG[name].paper
     if filters != FilterSettings():
         read = filter_counts(read, **filters.bounds)
-    return Source(name, Histories.from_log(read, ties), read.notes, options)
+    return Source(name, Histories.from_log(read, ties), read.notes, paper)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marsrec.errors import DataError, SettingsError
+from marsrec.threads import like_torch
 
 Score = Callable[[Tensor], Tensor]
 """From user vectors (C, d) to their scores (C, V + 1)."""
@@ -189,7 +190,8 @@ def _check_codes(what: str, codes: Tensor, columns: int, first_row: int = 0) -> 
 def _ranks(scores: Tensor, target_scores: Tensor) -> Tensor:
     """Rank of each row's target score (C, 1) among its scores (C, V + 1), which contain it."""
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
-        return torch.from_numpy(_ranks_in_one_pass(scores.numpy(), target_scores.squeeze(1).numpy()))
+        with like_torch():
+            return torch.from_numpy(_ranks_in_one_pass(scores.numpy(), target_scores.squeeze(1).numpy()))
     # greater + (equal - 1) / 2 + 1, where "at least" is greater + equal.
     greater, at_least = (scores[:, 1:] > target_scores).sum(1), (scores[:, 1:] >= target_scores).sum(1)
     return (greater + at_least + 1).double() / 2
