@@ -49,7 +49,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
         states = model.encoder(embedded, batch)
         users = model.readout(states, embedded, batch, every=False).users
         user, items, bias = model.scorer(users, model.items.weight)
-        vector = items[code]
+        vector = items[code].detach()
         offset = 0.0 if bias is None else float(bias[code])
         score = float(user[0] @ vector) + offset
         if not isinstance(model.readout, Mars):

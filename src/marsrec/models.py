@@ -139,9 +139,7 @@ def model_settings(
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
         if not isinstance(place, dict):
-            raise SettingsError(
-                f"option {path!r}: there is no {'.'.join(parents)!r}; parts are encoder, readout, scorer."
-            )
+            raise SettingsError(f"option {path!r}: the parts of a model are encoder, readout and scorer.")
         place[leaf] = value
     try:
         return ModelSettings.model_validate(values)

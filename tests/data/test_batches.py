@@ -14,7 +14,9 @@ LENGTHS = [40, 3, 7, 1, 12, 4, 25]
 def split() -> Split:
     """Item and time tell the place of an event: user 2's fifth event is item 2005 at time 200500."""
     rows = [(u, 1000 * u + i, 100 * (1000 * u + i)) for u, n in enumerate(LENGTHS) for i in range(n)]
-    return leave_one_out(Histories.from_log(Log(pl.DataFrame(rows, schema=["user", "item", "time"], orient="row"), "s")))
+    return leave_one_out(
+        Histories.from_log(Log(pl.DataFrame(rows, schema=["user", "item", "time"], orient="row"), "s"))
+    )
 
 
 def pairs(split: Split, batch: Batch) -> list[tuple[tuple[int, ...], int]]:

@@ -61,7 +61,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "prepared"
     histories_of([("b", 3, 5), ("a", 4, 9)]).save(folder)
     np.save(folder / "times.npy", np.zeros(1, dtype=np.int64))
-    with pytest.raises(DataError, match="do not fit together.*marsrec prepare"):
+    with pytest.raises(DataError, match=r"do not fit together.*marsrec prepare"):
         Histories.load(folder)
     (folder / "times.npy").unlink()
     with pytest.raises(DataError, match="not a readable prepared folder"):

@@ -68,7 +68,11 @@ def test_global_time_refuses_what_cannot_work() -> None:
 def test_settings_survive_json() -> None:
     settings = SplitSettings(name="global-time", valid_from="1970-01-01T00:00:03", test_from=0.8)
     again = SplitSettings.model_validate_json(settings.model_dump_json())
-    assert targets(again.apply(histories_of([10]))) == targets(settings.apply(histories_of([10]))) == (
-        [3, 4, 5, 6, 7],
-        [8, 9],
+    assert (
+        targets(again.apply(histories_of([10])))
+        == targets(settings.apply(histories_of([10])))
+        == (
+            [3, 4, 5, 6, 7],
+            [8, 9],
+        )
     )

@@ -102,7 +102,7 @@ def test_last_position_equals_every_position_and_ignores_padding() -> None:
 
 def test_gradcheck() -> None:
     op = random_operator(heads=2, dim=3)
-    states, times, lengths, embedded = random_histories(dim=3)
+    states, times, _, embedded = random_histories(dim=3)
     states.requires_grad_()
     names = list(dict(op.named_parameters()))
 
@@ -135,7 +135,12 @@ def test_extremes_give_finite_values_and_gradients(heads: int, gap: int, length:
     reading = op.read(states, times, every=True)
     loss = reading.users.square().sum() + diversity_loss(reading.weights[:, :, -1]) + balance_loss(reading.gate[:, -1])
     loss.backward()
-    for value in (reading.users, reading.weights, states.grad, *(p.grad for p in op.parameters() if p.grad is not None)):
+    for value in (
+        reading.users,
+        reading.weights,
+        states.grad,
+        *(p.grad for p in op.parameters() if p.grad is not None),
+    ):
         assert torch.isfinite(value).all()
     torch.testing.assert_close(reading.weights.sum(-1), torch.ones(2, heads, length))
 

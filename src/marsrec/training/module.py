@@ -111,5 +111,9 @@ class TrainingModule(L.LightningModule):
 
 
 def _loader(batches: Batches) -> DataLoader[Batch]:
-    """Batches are built in the training process: it takes less time than handing them over from a worker."""
-    return DataLoader(batches, batch_size=None, shuffle=False)
+    """Batches are built in the training process: it takes less time than handing them over from a worker.
+
+    The loader draws a number each time it is opened. It has a generator of its own, so that dropout does not depend on
+    how often that was.
+    """
+    return DataLoader(batches, batch_size=None, shuffle=False, generator=torch.Generator())

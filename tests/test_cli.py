@@ -1,0 +1,146 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.synthetic import cyclic_log
+from typer.testing import CliRunner
+
+from marsrec.cli import app
+from marsrec.errors import MarsrecError
+
+QUICK = ["--epochs", "3", "--targets-per-batch", "128", "--dim", "16", "--length", "8"]
+runner = CliRunner()
+
+
+def call(*arguments: str | Path) -> str:
+    result = runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: str | Path) -> str:
+    with pytest.raises(MarsrecError) as error:
+        runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "shop.csv"
+    cyclic_log(users=30, events=10, items=15).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "mars"
+    call("fit", log, "--model", "mars-t", "--out", folder, *QUICK)
+    return folder
+
+
+def test_models_prints_the_papers_parameter_counts() -> None:
+    rows = json.loads(call("models", "--items", "12101", "--length", "50", "--json"))
+    assert {row["name"]: row["parameters"] for row in rows} == {"sasrec": 877_824, "mars-t": 895_996}
+    rows = json.loads(call("models", "--items", "3416", "--length", "200", "--heads", "8", "--json"))
+    assert {row["name"]: row["parameters"] for row in rows} == {"sasrec": 331_584, "mars-t": 350_024}
+    assert rows[1]["encoder"] == "transformer"
+    assert rows[1]["readout"] == "mars"
+    assert rows[1]["causal"] is True
+
+
+def test_prepare_filters_and_writes(log: Path, tmp_path: Path) -> None:
+    statistics = json.loads(call("prepare", log, "--out", tmp_path / "prepared", "--json"))
+    assert (statistics["users"], statistics["items"], statistics["interactions"]) == (30, 15, 300)
+    assert json.loads(call("prepare", tmp_path / "prepared", "--json"))["fingerprint"] == statistics["fingerprint"]
+    assert "already prepared" in refused("prepare", tmp_path / "prepared", "--min-user-events", "3")
+
+
+def test_prepare_ml_1m(public_data: Path) -> None:
+    path = public_data / "ml-1m_raw.parquet"
+    found = json.loads(call("prepare", path, "--min-user-events", "5", "--min-item-events", "5", "--json"))
+    assert (found["users"], found["items"], found["interactions"]) == (6_040, 3_416, 999_611)
+
+
+def test_fit_recommend_explain_evaluate(log: Path, saved: Path) -> None:
+    table = json.loads(call("recommend", saved, "--user", "u3", "--k", "4", "--json"))
+    assert [row["rank"] for row in table] == [1, 2, 3, 4]
+    explained = json.loads(call("explain", saved, "--user", "u3", "--json"))
+    assert explained["item"] == table[0]["item"]
+    total = explained["last_state"] + sum(term["share"] for term in explained["terms"])
+    assert total == pytest.approx(explained["score"], abs=1e-5)
+    assert explained["score"] == pytest.approx(table[0]["score"], abs=1e-5)
+    measured = json.loads(call("evaluate", saved, "--json"))
+    kept = json.loads((saved / "metrics.json").read_text())
+    assert measured["metrics"] == pytest.approx(kept["test"])
+    assert sum(row["users"] for row in measured["by_history_length"]) == 30
+    assert pl.read_csv(saved / "training" / "curve.csv").height == 3
+    assert not (saved / "training" / "training.safetensors").exists()
+
+
+def test_recommend_for_histories_and_everybody(log: Path, saved: Path, tmp_path: Path) -> None:
+    events = ["--event", "i3@2020-09-13T12:00", "--event", "i4@2020-09-14"]
+    rows = json.loads(call("recommend", saved, *events, "--k", "2", "--json"))
+    assert len(rows) == 2
+    call("recommend", saved, "--all-users", "--k", "3", "--out", tmp_path / "all.parquet")
+    assert pl.read_parquet(tmp_path / "all.parquet").height == 90
+    rows = json.loads(call("recommend", saved, "--history", log, "--k", "1", "--json"))
+    assert len(rows) == 30
+
+
+def test_ranks_are_written(saved: Path, tmp_path: Path) -> None:
+    call("evaluate", saved, "--ranks", tmp_path / "ranks.parquet", "--mask-seen")
+    ranks = pl.read_parquet(tmp_path / "ranks.parquet")
+    assert ranks.columns == ["user", "target", "history_length", "rank"]
+    assert ranks.height == 30
+    assert ranks["history_length"].unique().to_list() == [9]
+
+
+def test_nothing_is_overwritten_unasked(log: Path, saved: Path) -> None:
+    assert "holds a saved model" in refused("fit", log, "--out", saved, *QUICK)
+    assert "no unfinished training" in refused("fit", log, "--out", saved, "--resume", *QUICK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "no-such-file.csv"], "no such file"),
+        (["fit", "beuty"], "beauty"),
+        (["recommend", "nowhere", "--user", "u1"], "not a readable saved recommender"),
+        (["recommend", "nowhere"], "say for whom"),
+        (["explain", "nowhere"], "say whose history"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], message: str) -> None:
+    assert message in refused(*arguments)
+
+
+def test_global_time_split(log: Path, tmp_path: Path) -> None:
+    arguments = ["--split", "global-time", "--valid-from", "0.7", "--test-from", "0.85", "--model", "sasrec"]
+    result = json.loads(call("fit", log, "--out", tmp_path / "g", *arguments, *QUICK, "--json"))
+    assert result["protocol"]["split"] == "global-time"
+    measured = json.loads(call("evaluate", tmp_path / "g", "--json"))
+    assert measured["metrics"] == pytest.approx(result["test"])
+
+
+def test_errors_are_one_sentence_on_stderr_and_exit_with_1(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text("user,item,time\nann,tea,yesterday\n")
+    command = [sys.executable, "-c", "from marsrec.cli import main; main()", "fit", str(broken)]
+    environment = {**os.environ, "COLUMNS": "200"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "error:" in result.stderr
+    assert "broken.csv" in result.stderr
+    assert "yesterday" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_doctor_tells_versions() -> None:
+    findings = json.loads(call("doctor", "--json"))
+    assert findings["versions"]["torch"].startswith("2.")
+    assert findings["machine"]["torch threads"] >= 1

@@ -1,0 +1,60 @@
+import pytest
+
+from marsrec.errors import SettingsError
+from marsrec.models import RECIPES, backbone, model_settings
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "length", "heads", "parameters"),
+    [
+        ("sasrec", 12_101, 50, None, 877_824),
+        ("mars-t", 12_101, 50, 4, 895_996),
+        ("sasrec", 3_416, 200, None, 331_584),
+        ("mars-t", 3_416, 200, 8, 350_024),
+    ],
+)
+def test_parameter_counts_are_the_papers(
+    name: str, items: int, length: int, heads: int | None, parameters: int
+) -> None:
+    options = {"length": length} | ({"readout.heads": heads} if heads else {})
+    assert model_settings(name, options=options).build(items).parameter_count() == parameters
+
+
+def test_the_operator_itself_has_the_size_in_the_paper() -> None:
+    for heads, parameters in ((4, 18_172), (8, 18_440)):
+        readout = model_settings("mars-t", options={"readout.heads": heads}).readout.build(64, 3600.0)
+        assert sum(p.numel() for p in readout.parameters()) == parameters
+
+
+def test_density_chooses_length_dropout_heads_and_backbone() -> None:
+    sparse, dense = model_settings("mars", 8.9), model_settings("mars-t", 165.5)
+    assert (sparse.length, sparse.encoder.dropout, sparse.readout.heads) == (50, 0.5, 4)
+    assert (dense.length, dense.encoder.dropout, dense.readout.heads) == (200, 0.2, 8)
+    assert backbone(49.9) == "mars-t"
+    assert backbone(50.0) == ("mars-m" if "mars-m" in RECIPES else "mars-t")
+
+
+def test_parts_compose_freely() -> None:
+    assert model_settings("mars-t", readout="last") == model_settings("sasrec")
+    assert model_settings("sasrec", readout="mars") == model_settings("mars-t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, sasrec, mars-t"),
+        ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are transformer"),
+        ({"model": "sasrec", "options": {"readout.heads": 4}}, r"readout\.last\.heads: Extra inputs"),
+        ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.mars.heads: Input should be greater"),
+        ({"model": "mars-t", "options": {"decoder.heads": 1}}, "parts of a model are encoder, readout and scorer"),
+        ({"model": "mars-t", "options": {"lenght": 1}}, "lenght: Extra inputs"),
+    ],
+)
+def test_bad_settings_are_named(arguments: dict, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        model_settings(**arguments)
+
+
+def test_attention_heads_must_divide_the_width() -> None:
+    with pytest.raises(SettingsError, match=r"multiple of encoder\.attention_heads"):
+        model_settings("sasrec", options={"dim": 9}).build(5)

@@ -1,0 +1,229 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from tests.synthetic import cyclic_log
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.errors import DataError, MarsrecError, SettingsError
+
+LOG = cyclic_log(users=40, events=10, items=15)
+OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
+TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
+
+
+@pytest.fixture(scope="module", params=["sasrec", "mars-t", "mars-t on the request clock"])
+def fitted(request: pytest.FixtureRequest) -> Recommender:
+    name, _, clock = request.param.partition(" on the ")
+    options = OPTIONS | ({"readout.clock": "request"} if clock else {})
+    return Recommender(name, options=options, training=TRAINING).fit(LOG, progress=False)
+
+
+@pytest.fixture(scope="module")
+def mars() -> Recommender:
+    return Recommender("mars-t", options=OPTIONS, training=TRAINING).fit(LOG, progress=False)
+
+
+HISTORY = [("i3", 1_600_000_000), ("i4", 1_600_003_600), ("i5", 1_600_090_000)]
+
+
+def test_recommends_what_follows(fitted: Recommender) -> None:
+    assert fitted.recommend(histories=HISTORY, k=1)["item"].to_list() == ["i6"]
+    assert fitted.metrics["test"]["HR@10"] > 0.9
+
+
+def test_many_users_get_what_each_gets_alone(fitted: Recommender) -> None:
+    users = ["u7", "u0", "u33"]
+    together = fitted.recommend(users, k=4)
+    alone = pl.concat([fitted.recommend(user, k=4) for user in users])
+    assert together.drop("score").equals(alone.drop("score"))
+    np.testing.assert_allclose(together["score"], alone["score"], rtol=1e-5)
+    assert together["user"].to_list() == [user for user in users for _ in range(4)]
+    assert together["rank"].to_list() == [1, 2, 3, 4] * 3
+    assert set(together["source"]) == {"model"}
+
+
+def test_a_users_history_given_from_outside_is_answered_alike(fitted: Recommender) -> None:
+    events = LOG.filter(pl.col("user") == "u5")
+    end = LOG["time"].max()
+    expected = fitted.recommend("u5", k=5, at=end)
+    pairs = list(events.select("item", "time").iter_rows())
+    assert fitted.recommend(histories=pairs, k=5, at=end)["item"].equals(expected["item"])
+    assert fitted.recommend(histories=events, k=5, at=end).drop("score").equals(expected.drop("score"))
+    in_milliseconds = events.with_columns(pl.col("time") * 1000)
+    assert fitted.recommend(histories=in_milliseconds, k=5, at=end).drop("score").equals(expected.drop("score"))
+
+
+def test_seen_items_are_left_out_unless_wanted(mars: Recommender) -> None:
+    items = {item for item, _ in HISTORY}
+    assert not items & set(mars.recommend(histories=HISTORY, k=15)["item"])
+    assert items <= set(mars.recommend(histories=HISTORY, k=15, mask_seen=False)["item"])
+
+
+def test_more_items_asked_for_than_there_are(mars: Recommender) -> None:
+    everything = mars.recommend(histories=HISTORY, k=100, mask_seen=False)
+    assert sorted(everything["item"]) == sorted(LOG["item"].unique())  # padding is never among them
+    assert everything["score"].is_sorted(descending=True)
+    assert mars.recommend(histories=HISTORY, k=100).height == 15 - 3
+
+
+def test_candidates(mars: Recommender) -> None:
+    chosen = mars.recommend(histories=HISTORY, k=5, candidates=["i9", "i6", "i3"])
+    assert chosen["item"].to_list()[0] == "i6"
+    assert set(chosen["item"]) == {"i6", "i9"}  # i3 is in the history
+    with pytest.warns(UserWarning, match="1 of 2 candidates are unknown"):
+        mars.recommend(histories=HISTORY, candidates=["i9", "nothing"])
+    with pytest.raises(DataError, match="none of the 1 ids"):
+        mars.recommend(histories=HISTORY, candidates=["nothing"])
+
+
+def test_unknown_items_are_skipped_and_counted(mars: Recommender) -> None:
+    with pytest.warns(UserWarning, match="1 of 4 events have unknown items"):
+        with_unknown = mars.recommend(histories=[*HISTORY[:2], ("new", 1_600_005_000), HISTORY[2]], k=5)
+    assert with_unknown.equals(mars.recommend(histories=HISTORY, k=5))
+
+
+@pytest.mark.filterwarnings("ignore:.*unknown items")
+def test_a_history_without_a_known_item_gets_the_popular_ones_marked(mars: Recommender) -> None:
+    frame = pl.DataFrame(
+        {
+            "user": ["cold", "warm", "cold"],
+            "item": ["x", "i3", "y"],
+            "time": [1_600_000_000, 1_600_000_001, 1_600_000_002],
+        }
+    )
+    table = mars.recommend(histories=frame, k=3)
+    assert table["user"].to_list() == ["cold"] * 3 + ["warm"] * 3
+    assert table["source"].to_list() == ["popularity"] * 3 + ["model"] * 3
+    counts = mars.split().item_counts
+    assert table["score"].to_list()[:3] == sorted(counts.tolist(), reverse=True)[:3]
+    assert mars.recommend(histories=[], k=3)["source"].to_list() == ["popularity"] * 3
+
+
+def test_an_unknown_user_is_told_what_to_pass(mars: Recommender) -> None:
+    with pytest.raises(DataError, match=r"unknown user 'nobody'.*histories="):
+        mars.recommend("nobody")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.recommend(), "either users=... or histories="),
+        (lambda r: r.recommend("u1", histories=HISTORY), "either users=... or histories="),
+        (lambda r: r.recommend("u1", k=0), "k must be at least 1"),
+        (lambda r: r.recommend("u1", at="next week"), "ISO date"),
+        (lambda r: r.recommend("u1", at="2001-01-01"), "earlier than an event"),
+        (lambda r: r.recommend(histories=["i3", "i4"]), r"pairs \(item, time\)"),
+        (lambda r: r.explain("u1", "nothing"), "unknown item 'nothing'"),
+        (lambda r: r.similar_items("nothing"), "unknown item 'nothing'"),
+        (lambda r: Recommender().recommend("u1"), "not fitted yet"),
+    ],
+)
+def test_bad_calls_say_what_to_do(mars: Recommender, call: object, message: str) -> None:
+    with pytest.raises(MarsrecError, match=message):
+        call(mars)  # type: ignore[operator]
+
+
+def test_bad_settings_fail_before_training() -> None:
+    with pytest.raises(SettingsError, match="unknown model"):
+        Recommender("bert5rec")
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.Table])
+def test_dataframes_come_back_as_the_kind_they_came(mars: Recommender, kind: type, tmp_path: Path) -> None:
+    frame = LOG.filter(pl.col("user") == "u5")
+    given = {pd.DataFrame: frame.to_pandas(), pl.DataFrame: frame, pa.Table: frame.to_arrow()}[kind]
+    assert isinstance(mars.recommend(histories=given, k=2), kind)
+
+
+def test_users_as_a_pandas_column(mars: Recommender) -> None:
+    table = mars.recommend(pd.Series(["u1", "u2"]), k=2)
+    assert isinstance(table, pd.DataFrame)
+    assert table["user"].tolist() == ["u1", "u1", "u2", "u2"]
+
+
+def test_save_and_load_give_identical_recommendations(fitted: Recommender, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    assert {p.name for p in (tmp_path / "model").iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "items.parquet",
+        "metrics.json",
+        "histories",
+    }
+    loaded = Recommender.load(tmp_path / "model")
+    users = [f"u{i}" for i in range(40)]
+    assert loaded.recommend(users).equals(fitted.recommend(users))
+    assert loaded.metrics == json.loads(json.dumps(fitted.metrics))
+    assert loaded.evaluate().metrics == fitted.evaluate().metrics == pytest.approx(fitted.metrics["test"])
+
+
+def test_a_model_saved_without_histories_answers_for_histories_only(mars: Recommender, tmp_path: Path) -> None:
+    mars.save(tmp_path / "model", histories=False)
+    loaded = Recommender.load(tmp_path / "model")
+    assert loaded.recommend(histories=HISTORY).equals(mars.recommend(histories=HISTORY))
+    with pytest.raises(DataError, match="without its users' histories"):
+        loaded.recommend("u1")
+
+
+@pytest.mark.parametrize("damage", ["config.json", "model.safetensors", "items.parquet"])
+def test_a_damaged_folder_is_refused(mars: Recommender, tmp_path: Path, damage: str) -> None:
+    mars.save(tmp_path / "model")
+    content = (tmp_path / "model" / damage).read_bytes()
+    (tmp_path / "model" / damage).write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="not a readable saved recommender"):
+        Recommender.load(tmp_path / "model")
+    (tmp_path / "model" / damage).unlink()
+    with pytest.raises(DataError, match="not a readable saved recommender"):
+        Recommender.load(tmp_path / "model")
+
+
+def test_weights_of_another_shape_are_refused(mars: Recommender, tmp_path: Path) -> None:
+    mars.save(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config["model"]["dim"] = 32
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DataError, match="not a readable saved recommender"):
+        Recommender.load(tmp_path / "model")
+
+
+def test_explanation_sums_to_the_score(fitted: Recommender) -> None:
+    table = fitted.recommend("u3", k=3, mask_seen=False)
+    for item, score in table.select("item", "score").iter_rows():
+        explanation = fitted.explain("u3", item)
+        assert explanation.score == pytest.approx(score, abs=1e-5)
+        assert explanation.last_state + explanation.terms["share"].sum() == pytest.approx(score, abs=1e-5)
+
+
+def test_explanation_names_events_and_time_scales(mars: Recommender) -> None:
+    explanation = mars.explain(HISTORY, "i6")
+    assert explanation.by_event().sort("event")["item"].to_list() == ["i5", "i4", "i3"]
+    assert explanation.by_event().sort("event")["age"].to_list() == ["0 seconds", "1 day", "1 day"]
+    heads = explanation.by_head()
+    assert heads["gate"].sum() == pytest.approx(1, abs=1e-5)
+    assert explanation.by_event()["share"].sum() == pytest.approx(heads["share"].sum(), abs=1e-5)
+
+
+def test_the_request_clock_hears_the_moment_and_the_last_event_clock_does_not(fitted: Recommender) -> None:
+    at = datetime(2021, 6, 1, tzinfo=UTC)
+    now, later = (fitted.recommend("u3", k=10, at=moment)["score"] for moment in (at, "2024-06-01"))
+    readout = fitted.settings.readout
+    if readout.name == "mars" and readout.clock == "request":
+        assert not np.allclose(now, later)
+    else:
+        assert now.equals(later)
+
+
+def test_similar_items_leave_out_the_item_itself(mars: Recommender) -> None:
+    table = mars.similar_items("i3", k=4)
+    assert "i3" not in table["item"].to_list()
+    vectors = torch.nn.functional.normalize(mars.network.items.weight.detach(), dim=1)  # type: ignore[union-attr]
+    codes = mars.item_ids.encode(["i3", table["item"][0]]).tolist()
+    assert table["similarity"][0] == pytest.approx(float(vectors[codes[0]] @ vectors[codes[1]]), abs=1e-5)
+    assert table["similarity"].is_sorted(descending=True)
