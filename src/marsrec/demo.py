@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from marsrec import show
-from marsrec.cli import show_explanation
 from marsrec.data.batches import Batches, contexts
 from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
@@ -49,7 +48,7 @@ def run(out: Path) -> None:
     recommended = mars.recommend([user], k=5)
     show.table(f"Recommended to {user}", recommended.columns, recommended.rows())
     best = recommended["item"][0]
-    show_explanation(mars.explain(user, best), best, top=5)
+    show.explanation(mars.explain(user, best), best, top=5)
     show.note(f"\nPicture of the decay curves: {picture}")
     show.note(f"Saved models: {out / 'sasrec'}, {out / 'mars-t'}. Next:")
     show.note(f"  marsrec recommend {out / 'mars-t'} --user {user}")

@@ -22,7 +22,7 @@ def examine() -> dict[str, dict[str, Any]]:
             "cpus": os.cpu_count(),
             "torch threads": torch.get_num_threads(),
             "cpu capability": torch.backends.cpu.get_cpu_capability(),
-            "matrix products": "MKL" if torch.backends.mkl.is_available() else "OpenBLAS or native",
+            "matrix products": "MKL" if torch._C.has_mkl else "OpenBLAS or native",
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         },
         "kernels": {

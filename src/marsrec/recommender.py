@@ -5,9 +5,8 @@ import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 import torch
@@ -16,12 +15,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from marsrec.asked import Kind, as_kind, column, given_histories, kind_of, known_histories
 from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.moments import instant
 from marsrec.data.splits import Split, SplitSettings
-from marsrec.data.times import PER_SECOND, TimeUnit
+from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
@@ -36,8 +36,6 @@ FORMAT = 1
 
 TRAINING = "training"
 """Subfolder of a saved recommender with the curve and logs of its training."""
-
-Kind = Literal["polars", "pandas", "pyarrow"]
 
 
 class Recommender:
@@ -150,7 +148,7 @@ class Recommender:
         if isinstance(log, Histories):
             return log
         if not isinstance(log, Log):
-            self.kind = _kind_of(log)
+            self.kind = kind_of(log) or "polars"
             log = read_log(log, log_settings or LogSettings())
         return Histories.from_log(log, ties)
 
@@ -225,9 +223,9 @@ class Recommender:
             raise SettingsError(f"k must be at least 1; found {k}.")
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
-        given, kind = self._known(users) if users is not None else self._given(histories)
+        given = self._known(users) if users is not None else self._given(histories)
         vectors, known = self._vectors(given, at)
-        seen = _padded_rows(given, known) if mask_seen else None
+        seen = _seen(given, known) if mask_seen else None
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
         table = self._table(given.user_ids.ids.gather(known), scores, items, "model")
@@ -238,7 +236,7 @@ class Recommender:
             table = pl.concat([table, self._table(given.user_ids.ids.gather(cold), scores, items, "popularity")])
             order = pl.DataFrame({"user": given.user_ids.ids}).with_row_index("order")
             table = table.join(order, on="user", maintain_order="left").sort("order", maintain_order=True).drop("order")
-        return _as_kind(table, kind)
+        return as_kind(table, kind_of(users if users is not None else histories) or self.kind)
 
     def _table(self, users: pl.Series, scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
         count, k = items.shape
@@ -277,60 +275,21 @@ class Recommender:
         moved = Batch(batch.items, batch.times, batch.lengths, batch.targets, now.expand_as(batch.times))
         return moved.to(self._fitted().items.weight.device)
 
-    def _known(self, users: Any) -> tuple[Histories, Kind]:
+    def _known(self, users: Any) -> Histories:
         """Histories of users of the log."""
         if self.histories is None:
             raise DataError(
                 "this recommender was saved without its users' histories. "
                 "Pass histories=... with the events of each user instead."
             )
-        kind = _kind_of(users) if not isinstance(users, str | int) else self.kind
-        wanted = _column(users)
-        codes = self.histories.user_ids.encode(wanted)
-        if (codes == 0).any():
-            unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
-            raise DataError(
-                f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that "
-                "the recommender was fitted on. Pass their events as histories=... instead."
-            )
-        rows = codes.astype(np.int64) - 1
-        counts = self.histories.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        index = np.arange(offsets[-1]) + np.repeat(self.histories.offsets[rows] - offsets[:-1], counts)
-        items, times = self.histories.items[index], self.histories.times[index]
-        return Histories(items, times, offsets, Vocabulary(wanted), self.item_ids, self.unit), kind
+        return known_histories(users, self.histories)
 
-    def _given(self, histories: Any) -> tuple[Histories, Kind]:
-        """Histories from outside, in this recommender's codes and unit. Unknown items are skipped and counted."""
-        kind = self.kind
-        if isinstance(histories, Log):
-            log = histories
-        elif isinstance(histories, list | tuple):
-            if any(not isinstance(event, list | tuple) or len(event) != 2 for event in histories):
-                raise DataError("a history as a list holds pairs (item, time), such as [('tea', 1600000000)].")
-            items = pl.Series("item", [event[0] for event in histories], strict=False)
-            times = pl.Series("time", [event[1] for event in histories], strict=False)
-            histories = pl.DataFrame(
-                {"user": pl.Series(["history"] * len(items), dtype=pl.String), "item": items, "time": times}
-            )
-            if histories.is_empty():
-                empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
-                return Histories(*empty, Vocabulary(pl.Series(["history"])), self.item_ids, self.unit), kind
-            log = read_log(histories, LogSettings(unit=self.unit if times.dtype.is_integer() else "auto"))
-        else:
-            kind = _kind_of(histories)
-            log = read_log(histories)
-        raw = Histories.from_log(log)
-        codes = self.item_ids.encode(raw.item_ids.ids)[raw.items - 1]
-        if unknown := int((codes == 0).sum()):
-            warnings.warn(f"{unknown} of {len(codes)} events have unknown items and were skipped.", stacklevel=3)
-        owners = np.repeat(np.arange(raw.n_users), raw.lengths)[codes > 0]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
-        times_here = _convert(raw.times[codes > 0], raw.unit, self.unit)
-        return Histories(codes[codes > 0], times_here, offsets, raw.user_ids, self.item_ids, self.unit), kind
+    def _given(self, histories: Any) -> Histories:
+        """Histories from outside."""
+        return given_histories(histories, self.item_ids, self.unit)
 
     def _codes(self, ids: Sequence[Any], name: str) -> Tensor:
-        codes = self.item_ids.encode(_column(ids))
+        codes = self.item_ids.encode(column(ids))
         if not (codes > 0).any():
             raise DataError(f"{name}: none of the {len(codes)} ids is an item of the log.")
         if unknown := int((codes == 0).sum()):
@@ -352,7 +311,7 @@ class Recommender:
             The moment of the request; see `recommend`.
         """
         network = self._fitted()
-        given, _ = self._given(history) if isinstance(history, list | tuple) else self._known(history)
+        given = self._given(history) if isinstance(history, list | tuple) else self._known(history)
         if given.n_users != 1 or len(given) == 0:
             raise DataError("explain needs one history with at least one known item.")
         code = int(self.item_ids.encode([item])[0])
@@ -371,7 +330,7 @@ class Recommender:
         seen = (torch.tensor([0, 1]), torch.tensor([code]))
         scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], k, seen=seen)
         found = self._table(pl.Series([item]), scores, items, "model")
-        return _as_kind(found.select("rank", "item", similarity="score"), self.kind)
+        return as_kind(found.select("rank", "item", similarity="score"), self.kind)
 
     # ------------------------------------------------------------ save, load
 
@@ -452,39 +411,7 @@ class Recommender:
         return self.network
 
 
-def _column(values: Any) -> pl.Series:
-    """One raw id, a list or any library's column as a polars column named user."""
-    if isinstance(values, str | int):
-        values = [values]
-    if isinstance(values, list | tuple | range | set):
-        return pl.Series("user", list(values), strict=False)
-    if isinstance(values, np.ndarray):
-        return pl.Series("user", values)
-    return pl.Series("user", nw.from_native(values, series_only=True).to_list())
-
-
-def _kind_of(values: Any) -> Kind:
-    """Which library a dataframe or column comes from; polars for everything else."""
-    native = nw.from_native(values, allow_series=True, pass_through=True)
-    if native is values or isinstance(values, str | Path | list | tuple):
-        return "polars"
-    implementation = native.implementation
-    if implementation.is_pandas_like():
-        return "pandas"
-    return "pyarrow" if implementation.is_pyarrow() else "polars"
-
-
-def _as_kind(table: pl.DataFrame, kind: Kind) -> Any:
-    return table if kind == "polars" else table.to_pandas() if kind == "pandas" else table.to_arrow()
-
-
-def _convert(times: NDArray[np.int64], unit: TimeUnit, wanted: TimeUnit) -> NDArray[np.int64]:
-    """Times in another unit, in integers."""
-    have, want = PER_SECOND[unit], PER_SECOND[wanted]
-    return times * (want // have) if want >= have else times // (have // want)
-
-
-def _padded_rows(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+def _seen(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """Item codes of some histories, in compressed rows; histories without events take no place in `given.items`."""
     offsets = np.concatenate([[0], given.offsets[known + 1]])
     return torch.from_numpy(offsets), torch.from_numpy(given.items.astype(np.int64))

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from marsrec.explanation import Explanation
 
 results = Console()
 remarks = Console(stderr=True, highlight=False)
@@ -40,6 +43,27 @@ def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:
     """Print metrics (× 100) with a row per name."""
     names = list(next(iter(measured.values())))
     table(title, ["", *names], [[name, *(f"{100 * row[m]:.2f}" for m in names)] for name, row in measured.items()])
+
+
+def explanation(explained: "Explanation", item: Any, top: int) -> None:
+    """Print an explanation: heads, then the past events that count most."""
+    score, last = explained.score, explained.last_state
+    note(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
+    if explained.terms.is_empty():
+        note("This model reads out its last state only, so there is nothing more to split.")
+        return
+    heads = explained.by_head()
+    table(
+        "By time scale",
+        ["head", "half-life", "gate", "share"],
+        [[r["head"], r["half_life"], f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
+    )
+    events = explained.by_event().head(top)
+    table(
+        f"By past event (the {events.height} that add most)",
+        ["event", "item", "age", "share"],
+        [[f"-{r['event']}", r["item"], r["age"], f"{r['share']:+.4f}"] for r in events.to_dicts()],
+    )
 
 
 def _text(cell: Any) -> str:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numba
 import torch
+from numba import config
 
 
 @contextmanager
@@ -14,7 +15,7 @@ def like_torch() -> Iterator[None]:
     A parallel numba kernel sets the number of OpenMP threads for the whole process, torch included.
     """
     threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(threads, config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     try:
         yield
     finally:

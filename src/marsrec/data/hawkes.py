@@ -1,7 +1,7 @@
 """Synthetic logs from a branching multi-rate Hawkes process, with the truth beside them: the embedded default data.
 
-A user's events come from the background at a rate μ_u, or are children of earlier events of the same user. An event that
-happened x hours ago has children at the rate ::
+A user's events come from the background at a rate μ_u, or are children of earlier events of the same user. An event
+that happened x hours ago has children at the rate ::
 
     φ_u(x) = n Σ_k w_uk β_k exp(-β_k x)
 
@@ -10,12 +10,12 @@ w_uk, summing to 1, that differ from user to user. A child's item is one of the 
 background item follows the popularity within the user's taste. What comes next depends on which earlier events are
 still alive, and that is a matter of hours and days, not of positions.
 
-Users differ in pace as well: the mean gap between background events is drawn on a logarithmic scale, while the length of
-a history does not depend on it. So two events back can be a minute ago or a month ago, and only the clock tells.
+Users differ in pace as well: the mean gap between background events is drawn on a logarithmic scale, while the length
+of a history does not depend on it. So two events back can be a minute ago or a month ago, and only the clock tells.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numba
 import numpy as np
@@ -27,63 +27,268 @@ from marsrec.data.log import Log
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings
 
+Positive = Annotated[float, Field(gt=0)]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 START = 1_577_836_800  # 2020-01-01 UTC
 JOINING_HOURS = 365 * 24.0  # users begin at some moment of the first year
-WAITS = np.geomspace(1e-4, 1e6, 400)  # hours until the next event, for the oracle's integral
+WAITS = np.geomspace(1e-4, 1e6, 400)[:, None]  # hours until the next event, where the oracle's integrand is taken
 
 
 class HawkesSettings(Settings):
     """What a synthetic log is drawn from."""
 
-    users: int = 2000
+    users: int = Field(2000, ge=1)
     """Number of users."""
-    items: int = 500
+    items: int = Field(500, ge=2)
     """Number of items; the rarest may not occur."""
-    half_lives: tuple[float, ...] = (0.25, 8.0, 240.0)
-    """Half-lives of the K kernels in hours: log(2) / β_k."""
-    weights: tuple[float, ...] = (0.45, 0.30, 0.25)
-    """Shares of the kernels among all children, averaged over users."""
-    concentration: float = 5.0
+    half_lives: tuple[Positive, ...] = Field((0.25, 8.0, 240.0), min_length=1)
+    """Half-lives of the K kernels in hours, log(2) / β_k."""
+    weights: tuple[Positive, ...] = (0.45, 0.3, 0.25)
+    """Shares of the kernels among the children, averaged over users."""
+    concentration: float = Field(5.0, gt=0)
     """Of the Dirichlet law of the users' weights: the smaller, the more users differ."""
-    branching: float = 0.85
-    """Expected number of children of an event, n."""
-    background_hours: tuple[float, float] = (1.0, 600.0)
-    """The slowest and the fastest user differ by this: mean hours between background events, drawn log-uniformly."""
-    successors: int = 5
+    branching: float = Field(0.85, ge=0, lt=1)
+    """Expected number n of children of an event; from 1 on there would be no end of them."""
+    background_hours: tuple[Positive, Positive] = (1.0, 600.0)
+    """Mean hours between background events, of the fastest and of the slowest users; log-uniform between them."""
+    successors: int = Field(5, ge=1)
     """Number of items that an item can lead to."""
-    successor_ratio: float = 0.5
-    """Each successor is less likely than the one before by this factor."""
-    tastes: int = 25
+    successor_ratio: float = Field(0.5, gt=0, le=1)
+    """Each successor is less likely than the one before it by this factor."""
+    tastes: int = Field(25, ge=1)
     """Number of groups of users, each with background items of its own."""
-    zipf: float = 1.0
+    zipf: float = Field(1.0, ge=0)
     """Exponent of the popularity of background items within a taste."""
-    min_events: int = 5
-    """Every user has at least so many events."""
+    min_events: int = Field(5, ge=1)
+    """Length of the shortest histories."""
     mean_events: float = 35.0
-    """Mean length of a history; the excess over `min_events` is geometric."""
+    """Mean length of the histories; what exceeds `min_events` is geometric."""
     seed: int = Field(0, ge=0)
-    """Of everything random."""
+    """Everything random follows from it."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _consistent(self) -> Self:
         low, high = self.background_hours
-        faults = {
-            f"users is {self.users}: give at least 1": self.users < 1,
-            f"half_lives is {self.half_lives}: give at least one, all above 0": not self.half_lives
-            or min(self.half_lives) <= 0,
-            f"weights has {len(self.weights)} values and half_lives {len(self.half_lives)}: give one for each": len(
-                self.weights
+        if len(self.weights) != len(self.half_lives):
+            raise SettingsError(
+                f"hawkes: {len(self.half_lives)} half_lives have {len(self.weights)} weights. Give one for each."
             )
-            != len(self.half_lives),
-            f"weights is {self.weights}: give values above 0": any(weight <= 0 for weight in self.weights),
-            f"branching is {self.branching}: from 1 on a log grows for ever, give a value in [0, 1)": not 0
-            <= self.branching
-            < 1,
-        }
-        for fault, found in faults.items():
-            if found:
-                raise SettingsError(f"hawkes: {fault}.")
+        if low > high:
+            raise SettingsError(f"hawkes: background_hours goes from {low:g} to {high:g}. Give the smaller one first.")
+        if max(self.successors + 1, self.tastes) > self.items:
+            raise SettingsError(
+                f"hawkes: {self.items} items are too few for {self.tastes} tastes and {self.successors} successors. "
+                "Give more items, or fewer of the others."
+            )
+        if self.mean_events < self.min_events:
+            raise SettingsError(f"hawkes: mean_events ({self.mean_events:g}) is below min_events ({self.min_events}).")
         return self
+
+
+@dataclass(frozen=True, eq=False)
+class HawkesTruth:
+    """The law that a log was drawn from, and how each event came about. User 17 is "u17" in the log, item 3 "i3"."""
+
+    rates: Floats
+    """(K,) β_k, per hour."""
+    weights: Floats
+    """(K,) mean of the users' weights in the population."""
+    user_weights: Floats
+    """(users, K) w_uk."""
+    branching: float
+    """n, expected number of children of an event."""
+    background_rates: Floats
+    """(users,) μ_u, per hour."""
+    background: Floats
+    """(tastes, items) probabilities of background items."""
+    tastes: Ints
+    """(users,) taste of each user."""
+    successors: Ints
+    """(items, S) items that an item leads to, the likeliest first."""
+    successor_probabilities: Floats
+    """(S,) the same for all items."""
+    parents: Ints
+    """(events,) row of the parent in the log; -1 = background."""
+    kernels: Ints
+    """(events,) kernel that brought the event about; -1 = background."""
+
+
+_DEFAULTS = HawkesSettings()
+
+
+def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
+    """Draw a log from a multi-rate Hawkes process.
+
+    Parameters
+    ----------
+    settings : HawkesSettings, optional
+
+    Returns
+    -------
+    log : Log
+        Rows by user and time; times in seconds.
+    truth : HawkesTruth
+        What a model may hope to find out.
+
+    Examples
+    --------
+    >>> log, truth = hawkes(HawkesSettings(users=10, items=30, tastes=2, seed=1))
+    >>> log.frame.columns, log.n_users
+    (['user', 'item', 'time'], 10)
+    >>> truth.rates.round(3)
+    array([2.773, 0.087, 0.003])
+    """
+    generator = np.random.default_rng(settings.seed)
+    users, items, kernels = settings.users, settings.items, len(settings.half_lives)
+    weights = np.array(settings.weights) / sum(settings.weights)
+    probabilities = settings.successor_ratio ** np.arange(settings.successors)
+    low, high = np.log(settings.background_hours)
+    excess = generator.geometric(1 / (1 + settings.mean_events - settings.min_events), users) - 1
+    offsets = np.concatenate([[0], np.cumsum(settings.min_events + excess)])
+    truth = HawkesTruth(
+        rates=np.log(2) / np.array(settings.half_lives),
+        weights=weights,
+        user_weights=generator.dirichlet(settings.concentration * kernels * weights, users),
+        branching=settings.branching,
+        background_rates=np.exp(-generator.uniform(low, high, users)),
+        background=_background(settings, generator),
+        tastes=generator.integers(settings.tastes, size=users),
+        successors=_successors(items, settings.successors, generator),
+        successor_probabilities=probabilities / probabilities.sum(),
+        parents=np.full(offsets[-1], -1),
+        kernels=np.full(offsets[-1], -1),
+    )
+    codes, hours = np.empty(offsets[-1], np.int64), np.empty(offsets[-1])
+    _unfold(
+        generator,
+        offsets,
+        truth.background_rates,
+        truth.branching * truth.user_weights,
+        truth.rates,
+        truth.background.cumsum(axis=1)[truth.tastes],
+        truth.successors,
+        truth.successor_probabilities.cumsum(),
+        (hours, codes, truth.parents, truth.kernels),
+    )
+    owners = np.repeat(np.arange(users), np.diff(offsets))
+    hours += generator.uniform(0, JOINING_HOURS, users)[owners]
+    frame = pl.DataFrame({"user": owners, "item": codes, "time": START + (3600 * hours).astype(np.int64)})
+    named = frame.with_columns(pl.format("u{}", "user").alias("user"), pl.format("i{}", "item").alias("item"))
+    return Log(named, unit="s", source="hawkes"), truth
+
+
+def _background(settings: HawkesSettings, generator: np.random.Generator) -> Floats:
+    """Deal the items out to the tastes, and give those of each taste a Zipf popularity."""
+    law = np.zeros((settings.tastes, settings.items))
+    dealt = generator.permutation(settings.items)
+    rank = np.arange(settings.items) // settings.tastes + 1.0
+    law[np.arange(settings.items) % settings.tastes, dealt] = rank**-settings.zipf
+    law /= law.sum(axis=1, keepdims=True)
+    return law
+
+
+def _successors(items: int, count: int, generator: np.random.Generator) -> Ints:
+    """Choose distinct successors for each item, never the item itself."""
+    keys = generator.random((items, items))
+    np.fill_diagonal(keys, 2.0)
+    return np.argsort(keys, axis=1)[:, :count]
+
+
+@numba.njit(cache=True)
+def _unfold(
+    generator: np.random.Generator,
+    offsets: Ints,
+    background_rates: Floats,
+    strengths: Floats,
+    rates: Floats,
+    background: Floats,
+    successors: Ints,
+    probabilities: Floats,
+    out: tuple[Floats, Ints, Ints, Ints],
+) -> None:
+    """Draw each user's events one after the other, by thinning: between events the intensity can only fall.
+
+    `strengths` are n·w_uk; `background` (a row per user) and `probabilities` are cumulative.
+    """
+    hours, items, parents, kernels = out
+    intensity = np.empty(len(rates))  # of the children by each kernel
+    for user in range(len(offsets) - 1):
+        first, event, now = offsets[user], offsets[user], 0.0
+        intensity[:] = 0.0
+        while event < offsets[user + 1]:
+            bound = background_rates[user] + intensity.sum()
+            wait = generator.exponential(1 / bound)
+            now += wait
+            intensity *= np.exp(-rates * wait)
+            chance = generator.random() * bound - background_rates[user]
+            if chance >= intensity.sum():
+                continue
+            if chance < 0:
+                items[event] = np.searchsorted(background[user], generator.random() * background[user, -1])
+            else:
+                kernel = 0
+                while kernel < len(rates) - 1 and chance >= intensity[kernel]:
+                    chance -= intensity[kernel]
+                    kernel += 1
+                # The rest of the chance is uniform over the kernel's intensity: walk back to the parent it falls on.
+                parent, rate = event, rates[kernel]
+                while chance >= 0 and parent > first:
+                    parent -= 1
+                    chance -= strengths[user, kernel] * rate * np.exp(-rate * (now - hours[parent]))
+                which = np.searchsorted(probabilities, generator.random() * probabilities[-1])
+                items[event], parents[event], kernels[event] = successors[items[parent], which], parent, kernel
+            hours[event] = now
+            intensity += strengths[user] * rates
+            event += 1
+
+
+def oracle_scores(log: Log, truth: HawkesTruth, clock: Literal["last-event", "request"] = "last-event") -> Floats:
+    """Score all items as each user's last event, by one who knows the law and the events before.
+
+    Parameters
+    ----------
+    log, truth
+        From `hawkes`.
+    clock : {"last-event", "request"}
+        "request" also knows when the last event happened; "last-event" averages over all times when it could.
+
+    Returns
+    -------
+    array (users, items)
+        Proportional to the probabilities, which no model can beat.
+
+    Examples
+    --------
+    >>> log, truth = hawkes(HawkesSettings(users=10, items=30, tastes=2))
+    >>> scores = oracle_scores(log, truth)
+    >>> scores.shape, bool(np.allclose(scores.sum(axis=1), 1, atol=1e-3))
+    ((10, 30), True)
+    """
+    users, items = (log.frame[name].str.slice(1).cast(pl.Int64).to_numpy() for name in ("user", "item"))
+    hours = log.frame["time"].to_numpy() / 3600
+    last = np.flatnonzero(np.append(users[1:] != users[:-1], True))
+    past = np.delete(np.arange(len(users)), last)
+    users, items, ages = users[past], items[past], (hours[last - 1][users] - hours)[past]
+
+    alive = np.exp(-ages[:, None] * truth.rates)  # (events, K)
+    strengths = truth.branching * truth.user_weights * truth.rates  # (users, K)
+    if clock == "request":
+        background = truth.background_rates
+        reach = strengths * np.exp(-(hours[last] - hours[last - 1])[:, None] * truth.rates)
+    else:
+        total = np.zeros_like(strengths)
+        np.add.at(total, users, alive)
+        decays = np.exp(-WAITS * truth.rates)  # (waits, K)
+        # Probability that nothing happens during each wait: (users, waits).
+        silence = np.exp(
+            -truth.background_rates[:, None] * WAITS.T - (strengths * total) @ ((1 - decays) / truth.rates).T
+        )
+        steps = np.gradient(WAITS, axis=0)
+        background = truth.background_rates * (silence @ steps)[:, 0]
+        reach = strengths * (silence @ (decays * steps))
+    scores: Floats = background[:, None] * truth.background[truth.tastes]
+    chances = (alive * reach[users]).sum(axis=1)
+    np.add.at(scores, (users[:, None], truth.successors[items]), chances[:, None] * truth.successor_probabilities)
+    return scores

@@ -196,6 +196,19 @@ class Histories:
         return histories
 
 
+def flat_rows(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pieces of a flat array, one after the other: offsets of the new rows, and where each of their entries comes from.
+
+    Examples
+    --------
+    >>> offsets, index = flat_rows(np.array([10, 20]), np.array([3, 2]))
+    >>> offsets.tolist(), index.tolist()
+    ([0, 3, 5], [10, 11, 12, 20, 21])
+    """
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+
+
 def _codes_of(column: pl.Series, ids: pl.Series) -> NDArray[np.int64]:
     """Index of each value of `column` in `ids`."""
     table = pl.DataFrame({"id": ids}).with_row_index("code")

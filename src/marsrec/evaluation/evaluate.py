@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec.data.batches import Batches, contexts
-from marsrec.data.histories import Histories
+from marsrec.data.histories import Histories, flat_rows
 from marsrec.data.splits import Split, Targets
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
@@ -90,7 +90,5 @@ def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, l
 def past_items(histories: Histories, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Items before each target, in compressed rows: offsets and item codes."""
     starts = histories.offsets[targets.users]
-    counts = targets.positions - starts
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    index = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+    offsets, index = flat_rows(starts, targets.positions - starts)
     return offsets, histories.items[index].astype(np.int64)

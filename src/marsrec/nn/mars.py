@@ -248,9 +248,9 @@ def diversity_loss(weights: Tensor, rows: Tensor | None = None) -> Tensor:
     # The slope of -w log w is infinite at 0, which is where hidden events are.
     weights = weights.clamp(min=torch.finfo(weights.dtype).tiny)
     entropy = torch.special.entr(weights).sum(-1)  # (B, K)
-    first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
+    first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1, device=weights.device)
     middle = torch.special.entr((weights[:, first] + weights[:, second]) / 2).sum(-1)  # (B, pairs)
-    divergence = 2 * (middle - (entropy[:, first] + entropy[:, second]) / 2).sum(-1)  # each pair in both orders
+    divergence: Tensor = 2 * (middle - (entropy[:, first] + entropy[:, second]) / 2).sum(-1)  # each pair in both orders
     return -divergence.mean() if rows is None else -(divergence * rows).sum() / rows.sum()
 
 

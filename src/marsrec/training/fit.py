@@ -166,6 +166,7 @@ def fit(
         logger=TensorBoardLogger(str(folder), name="tensorboard", version="") if wants_tensorboard else False,
         reload_dataloaders_every_n_epochs=1,
         num_sanity_val_steps=0,
+        log_every_n_steps=1,
         enable_checkpointing=True,
         enable_progress_bar=False,
         enable_model_summary=False,

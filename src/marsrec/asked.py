@@ -1,0 +1,98 @@
+"""What callers ask with, users or histories in any library's columns, and what they get back."""
+
+import warnings
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marsrec.data.histories import Histories, Vocabulary, flat_rows
+from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.data.times import PER_SECOND, TimeUnit
+from marsrec.errors import DataError
+
+Kind = Literal["polars", "pandas", "pyarrow"]
+
+NAMELESS = "history"
+"""What the user of a history is called that was given as a list of events."""
+
+
+def known_histories(users: Any, histories: Histories) -> Histories:
+    """Histories of known users: one raw id, a list or a column of them."""
+    wanted = column(users)
+    codes = histories.user_ids.encode(wanted)
+    if (codes == 0).any():
+        unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
+        raise DataError(
+            f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that the "
+            "recommender was fitted on. Pass their events as histories=... instead."
+        )
+    rows = codes.astype(np.int64) - 1
+    offsets, index = flat_rows(histories.offsets[rows], histories.lengths[rows])
+    items, times = histories.items[index], histories.times[index]
+    return Histories(items, times, offsets, Vocabulary(wanted), histories.item_ids, histories.unit)
+
+
+def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit) -> Histories:
+    """Histories from outside, in the codes and the unit of a model. Unknown items are skipped and counted.
+
+    Parameters
+    ----------
+    given : list of (item, time), dataframe or Log
+        Events of one user as pairs, or of many with users.
+    item_ids, unit : Vocabulary and time unit
+        Those of the model.
+    """
+    if isinstance(given, list | tuple):
+        if any(not isinstance(event, list | tuple) or len(event) != 2 for event in given):
+            raise DataError("a history as a list holds pairs (item, time), such as [('tea', 1600000000)].")
+        times = pl.Series("time", [time for _, time in given], strict=False)
+        if times.is_empty():
+            empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
+            return Histories(*empty, Vocabulary(pl.Series([NAMELESS])), item_ids, unit)
+        items = pl.Series("item", [item for item, _ in given], strict=False)
+        frame = pl.DataFrame([items, times]).with_columns(user=pl.lit(NAMELESS))
+        log = read_log(frame, LogSettings(unit=unit if times.dtype.is_integer() else "auto"))
+    else:
+        log = given if isinstance(given, Log) else read_log(given)
+    raw = Histories.from_log(log)
+    codes = item_ids.encode(raw.item_ids.ids)[raw.items - 1]
+    known = codes > 0
+    if not known.all():
+        warnings.warn(f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped.", stacklevel=4)
+    owners = np.repeat(np.arange(raw.n_users), raw.lengths)[known]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
+    have, want = PER_SECOND[raw.unit], PER_SECOND[unit]
+    exact = raw.times[known]
+    exact = exact * (want // have) if want >= have else exact // (have // want)
+    return Histories(codes[known], exact, offsets, raw.user_ids, item_ids, unit)
+
+
+def column(values: Any) -> pl.Series:
+    """One raw id, a list or any library's column as a polars column."""
+    if isinstance(values, str | int):
+        values = [values]
+    if isinstance(values, list | tuple | range | set):
+        return pl.Series(list(values), strict=False)
+    if isinstance(values, np.ndarray):
+        return pl.Series(values)
+    return pl.Series(nw.from_native(values, series_only=True).to_list())
+
+
+def kind_of(values: Any) -> Kind | None:
+    """Which library a dataframe or column comes from; None if from none."""
+    if isinstance(values, str | int | list | tuple):
+        return None
+    native = nw.from_native(values, allow_series=True, pass_through=True)
+    if native is values:
+        return None
+    implementation = native.implementation
+    if implementation.is_pandas_like():
+        return "pandas"
+    return "pyarrow" if implementation.is_pyarrow() else "polars"
+
+
+def as_kind(table: pl.DataFrame, kind: Kind) -> Any:
+    """A table as a dataframe of a library."""
+    return table if kind == "polars" else table.to_pandas() if kind == "pandas" else table.to_arrow()

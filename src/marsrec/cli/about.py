@@ -1,0 +1,69 @@
+"""Commands about the software itself: models, doctor and demo."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from marsrec import show
+from marsrec.cli.app import app
+from marsrec.cli.options import Json
+
+
+@app.command()
+def models(
+    items: Annotated[int, typer.Option(help="Number of items.")] = 12_101,
+    length: Annotated[int, typer.Option(help="Number of latest events looked at.")] = 50,
+    heads: Annotated[int, typer.Option(help="Decay rates of MARS.")] = 4,
+    dim: Annotated[int, typer.Option(help="Width of embeddings.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """List every recipe with its parts and its number of parameters."""
+    from marsrec.models import RECIPES, model_settings
+
+    rows = []
+    for name, recipe in RECIPES.items():
+        options: dict[str, Any] = {"length": length, "dim": dim}
+        if recipe.readout.name == "mars":
+            options["readout.heads"] = heads
+        network = model_settings(name, options=options).build(items)
+        rows.append(
+            {
+                "name": name,
+                "encoder": recipe.encoder.name,
+                "readout": recipe.readout.name,
+                "scorer": recipe.scorer.name,
+                "objective": recipe.objective,
+                "causal": network.causal,
+                "time": recipe.time,
+                "parameters": network.parameter_count(),
+            }
+        )
+    if as_json:
+        show.as_json(rows)
+        return
+    show.table(f"Recipes ({items:,} items, length {length})", list(rows[0]), [list(row.values()) for row in rows])
+    show.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Show versions, threads, kernels in use and data found."""
+    from marsrec.doctor import examine
+
+    findings = examine()
+    if as_json:
+        show.as_json(findings)
+        return
+    for title, rows in findings.items():
+        show.table(title, ["", ""], [[name, str(value)] for name, value in rows.items()])
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
+) -> None:
+    """Train SASRec and MARS-T on synthetic data in which time decides, and show what MARS learned."""
+    from marsrec.demo import run
+
+    run(out)

@@ -1,0 +1,90 @@
+"""Commands about data: datasets and prepare."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from marsrec import show
+from marsrec.cli.app import app
+from marsrec.cli.options import (
+    Data,
+    Deduplicate,
+    DropBadRows,
+    Item,
+    Json,
+    MaxItemEvents,
+    MaxUserEvents,
+    MinItemEvents,
+    MinRating,
+    MinUserEvents,
+    Rating,
+    TiesOption,
+    Time,
+    Unit,
+    User,
+    open_with,
+)
+
+
+@app.command()
+def datasets(as_json: Json = False) -> None:
+    """List the public data sets that marsrec knows, and which are present."""
+    from marsrec.data.catalog import CATALOG, locate
+
+    rows = [
+        {
+            "name": entry.name,
+            "users": entry.expected.users,
+            "items": entry.expected.items,
+            "interactions": entry.expected.interactions,
+            "title": entry.title,
+            "found": str(locate(entry.name) or ""),
+            "source": entry.urls[0] if entry.urls else entry.homepage,
+            "licence": entry.licence,
+            "citation": entry.citation,
+        }
+        for entry in CATALOG.values()
+    ]
+    if as_json:
+        show.as_json(rows)
+        return
+    columns = ["name", "users", "items", "interactions", "title", "found"]
+    shown = [[*(row[c] for c in columns[:-1]), row["found"] or "not here"] for row in rows]
+    show.table("Data sets", columns, shown)
+    show.note("`marsrec fit NAME` finds NAME.parquet in $MARSREC_DATA or the cache, or downloads it from its source.")
+    show.note("`hawkes` is always there: a synthetic log in which time decides.")
+
+
+@app.command()
+def prepare(
+    log: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; without it only the statistics are shown.")] = None,
+    user: User = None,
+    item: Item = None,
+    time: Time = None,
+    rating: Rating = None,
+    min_rating: MinRating = None,
+    unit: Unit = "auto",
+    deduplicate: Deduplicate = False,
+    drop_bad_rows: DropBadRows = False,
+    min_user_events: MinUserEvents = 1,
+    max_user_events: MaxUserEvents = None,
+    min_item_events: MinItemEvents = 1,
+    max_item_events: MaxItemEvents = None,
+    ties: TiesOption = "file",
+    as_json: Json = False,
+) -> None:
+    """Read, check and filter a log, and write histories that open at once."""
+    source = open_with(locals(), log)
+    statistics = source.histories.statistics()
+    if out is not None:
+        source.histories.save(out)
+    if as_json:
+        show.as_json({**statistics, "notes": source.notes, "folder": str(out) if out else None})
+        return
+    show.table(source.name, ["", ""], [[name.replace("_", " "), value] for name, value in statistics.items()])
+    if out is not None:
+        show.note(f"Written to {out}. Next: marsrec fit {out}")
+    else:
+        show.note("Nothing was written; --out FOLDER writes a prepared folder.")

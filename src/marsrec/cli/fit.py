@@ -1,0 +1,190 @@
+"""The command that trains."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from marsrec import show
+from marsrec.cli.app import app
+from marsrec.cli.options import (
+    MODEL,
+    TRAIN,
+    Data,
+    Deduplicate,
+    DropBadRows,
+    Item,
+    Json,
+    MaxItemEvents,
+    MaxUserEvents,
+    MinItemEvents,
+    MinRating,
+    MinUserEvents,
+    Rating,
+    TiesOption,
+    Time,
+    Unit,
+    User,
+    open_with,
+)
+from marsrec.errors import SettingsError
+
+
+@app.command()
+def fit(
+    data: Data,
+    model: Annotated[str, typer.Option(help="A recipe of `marsrec models`, or mars.", rich_help_panel=MODEL)] = "mars",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; runs/DATA-MODEL if not given.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="Another encoder.", rich_help_panel=MODEL)] = None,
+    readout: Annotated[str | None, typer.Option(help="Another readout.", rich_help_panel=MODEL)] = None,
+    length: Annotated[int | None, typer.Option(help="Latest events looked at.", rich_help_panel=MODEL)] = None,
+    dim: Annotated[int | None, typer.Option(help="Width of embeddings.", rich_help_panel=MODEL)] = None,
+    heads: Annotated[int | None, typer.Option(help="Decay rates of MARS.", rich_help_panel=MODEL)] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout of the encoder.", rich_help_panel=MODEL)] = None,
+    clock: Annotated[
+        Literal["last-event", "request"] | None,
+        typer.Option(help="From when MARS measures ages.", rich_help_panel=MODEL),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any model setting, such as readout.time_scale=linear.", rich_help_panel=MODEL),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="At most this many.", rich_help_panel=TRAIN)] = 200,
+    patience: Annotated[int, typer.Option(help="Epochs without a better NDCG@10.", rich_help_panel=TRAIN)] = 20,
+    learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
+    targets_per_batch: Annotated[int, typer.Option(help="Events per step.", rich_help_panel=TRAIN)] = 2048,
+    sampled_negatives: Annotated[
+        int, typer.Option(help="Sampled softmax over this many items; 0 is the full softmax.", rich_help_panel=TRAIN)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="All randomness follows from it.", rich_help_panel=TRAIN)] = 0,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="Stop then and keep the best.", rich_help_panel=TRAIN)
+    ] = None,
+    accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.", rich_help_panel=TRAIN)] = "auto",
+    devices: Annotated[str, typer.Option(help="How many devices.", rich_help_panel=TRAIN)] = "auto",
+    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed.", rich_help_panel=TRAIN)] = "32-true",
+    split: Annotated[
+        Literal["leave-one-out", "global-time"], typer.Option(help="What is held out.", rich_help_panel=TRAIN)
+    ] = "leave-one-out",
+    valid_from: Annotated[str, typer.Option(help="global-time: fraction or date.", rich_help_panel=TRAIN)] = "0.8",
+    test_from: Annotated[str, typer.Option(help="global-time: fraction or date.", rich_help_panel=TRAIN)] = "0.9",
+    user: User = None,
+    item: Item = None,
+    time: Time = None,
+    rating: Rating = None,
+    min_rating: MinRating = None,
+    unit: Unit = "auto",
+    deduplicate: Deduplicate = False,
+    drop_bad_rows: DropBadRows = False,
+    min_user_events: MinUserEvents = 1,
+    max_user_events: MaxUserEvents = None,
+    min_item_events: MinItemEvents = 1,
+    max_item_events: MaxItemEvents = None,
+    ties: TiesOption = "file",
+    as_json: Json = False,
+) -> None:
+    """Train a model on a log, evaluate it, and save it."""
+    from marsrec.data.splits import SplitSettings
+    from marsrec.models import backbone
+    from marsrec.recommender import TRAINING, Recommender
+    from marsrec.training.fit import CHECKPOINT
+    from marsrec.training.module import TrainingSettings
+
+    source = open_with(locals(), data)
+    chosen = {"length": length, "dim": dim, "readout.heads": heads, "encoder.dropout": dropout, "readout.clock": clock}
+    options = {name: value for name, value in chosen.items() if value is not None}
+    options |= dict(_setting(text) for text in settings or [])
+    training = TrainingSettings(
+        epochs=epochs,
+        patience=patience,
+        learning_rate=learning_rate,
+        targets_per_batch=targets_per_batch,
+        sampled_negatives=sampled_negatives,
+        seed=seed,
+        max_minutes=max_minutes,
+        accelerator=accelerator,
+        devices=int(devices) if devices.isdigit() else devices,
+        precision=precision,
+    )
+    split_settings = SplitSettings(name=split, valid_from=_moment(valid_from), test_from=_moment(test_from))
+    average = split_settings.apply(source.histories).average_length
+    if model == "mars":
+        show.note(
+            f"{average:.1f} training events per user on average: {backbone(average)}. --model NAME takes another."
+        )
+        model = backbone(average)
+    folder = _folder(out, f"{source.name}-{model}", resume, overwrite)
+    recommender = Recommender(
+        model,
+        encoder=encoder,
+        readout=readout,
+        options={**_papers(source.paper, model, readout), **options},
+        training=training,
+    )
+    histories = source.histories
+    show.note(
+        f"{model} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
+        f"{len(histories):,} events. Ctrl-C stops; `--resume --out {folder}` goes on."
+    )
+    recommender.fit(histories, split=split_settings, folder=folder / TRAINING, resume=resume, progress=True)
+    recommender.save(folder)
+    (folder / TRAINING / CHECKPOINT).unlink(missing_ok=True)
+    measured = recommender.metrics
+    if as_json:
+        show.as_json({"folder": str(folder), **measured})
+        return
+    parts = {part: measured[part] for part in ("valid", "test")}
+    show.metrics(f"{model} on {source.name} (× 100, all items ranked, history not masked)", parts)
+    show.note(f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {measured['minutes']:.1f} minutes.")
+    example = histories.user_ids.ids[0]
+    show.note(f"Saved to {folder}. Next:")
+    show.note(f"  marsrec recommend {folder} --user {example}")
+    show.note(f"  marsrec explain {folder} --user {example}")
+    show.note(f"  marsrec evaluate {folder} --mask-seen")
+
+
+def _papers(paper: Any, model: str, readout: str | None) -> dict[str, Any]:
+    """The paper's settings for a public data set, as far as the model has them."""
+    from marsrec.models import model_settings
+
+    if paper is None:
+        return {}
+    options = {"length": paper.length, "encoder.dropout": paper.dropout}
+    if model_settings(model, readout=readout).readout.name == "mars":
+        options["readout.heads"] = paper.heads
+    return options
+
+
+def _folder(out: Path | None, name: str, resume: bool, overwrite: bool) -> Path:
+    """Where to write, so that nothing is lost that was not meant to be."""
+    from marsrec.recommender import TRAINING
+    from marsrec.training.fit import CHECKPOINT
+
+    folder = out or Path("runs") / name
+    finished, started = (folder / "config.json").exists(), (folder / TRAINING / CHECKPOINT).exists()
+    if resume and not started:
+        raise SettingsError(f"{folder}: there is no unfinished training to resume.")
+    if not resume and not overwrite and (finished or started):
+        state = "an unfinished training (--resume goes on with it)" if started else "a saved model"
+        raise SettingsError(f"{folder}: holds {state}. Choose another --out, or --overwrite it.")
+    return folder
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError(f"--set takes NAME=VALUE, such as readout.heads=8; found {text!r}.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _moment(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

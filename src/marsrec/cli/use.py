@@ -1,0 +1,153 @@
+"""Commands that use a saved model: evaluate, recommend and explain."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from marsrec import show
+from marsrec.cli.app import app
+from marsrec.cli.options import Json, Saved
+from marsrec.errors import SettingsError
+
+
+@app.command()
+def evaluate(
+    saved: Saved,
+    part: Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")] = "test",
+    mask_seen: Annotated[bool, typer.Option("--mask-seen", help="Do not rank items of the user's past.")] = False,
+    k: Annotated[list[int] | None, typer.Option(help="Cut-offs of the metrics; 5, 10 and 20 if not given.")] = None,
+    ranks: Annotated[Path | None, typer.Option(help="Write every target's rank to this parquet file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a saved model by full ranking, over all users and by history length."""
+    from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length, write_ranks
+    from marsrec.models import DENSE_FROM
+    from marsrec.recommender import Recommender
+
+    recommender = Recommender.load(saved)
+    ks = tuple(k or (5, 10, 20))
+    evaluation = recommender.evaluate(part, mask_seen=mask_seen, ks=ks)
+    split = recommender.split()
+    buckets = DENSE_BUCKETS if split.average_length >= DENSE_FROM else SPARSE_BUCKETS
+    groups = by_history_length(evaluation.ranks, evaluation.lengths, buckets, ks=(10,))
+    if ranks is not None:
+        targets = split.valid if part == "valid" else split.test
+        histories = split.histories
+        users = histories.user_ids.ids.gather(targets.users)
+        items = histories.item_ids.decode(histories.items[targets.positions])
+        write_ranks(ranks, users, items, evaluation.lengths, evaluation.ranks)
+        show.note(f"Ranks written to {ranks}.")
+    if as_json:
+        show.as_json(
+            {
+                "part": part,
+                "mask_seen": mask_seen,
+                "metrics": evaluation.metrics,
+                "by_history_length": groups.to_dicts(),
+            }
+        )
+        return
+    seen = "history masked" if mask_seen else "history not masked"
+    show.metrics(f"{saved} (× 100, {part}, all items ranked, {seen})", {part: evaluation.metrics})
+    rows = [
+        [
+            row.pop("bucket"),
+            row.pop("users"),
+            *("" if value is None else f"{100 * value:.2f}" for value in row.values()),
+        ]
+        for row in groups.to_dicts()
+    ]
+    show.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
+
+
+@app.command()
+def recommend(
+    saved: Saved,
+    user: Annotated[list[str] | None, typer.Option("--user", help="A user of the log; may be repeated.")] = None,
+    all_users: Annotated[bool, typer.Option("--all-users", help="Every user of the log.")] = False,
+    history: Annotated[Path | None, typer.Option(help="A log file with the histories to recommend for.")] = None,
+    event: Annotated[
+        list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
+    ] = None,
+    k: Annotated[int, typer.Option(help="How many items.")] = 10,
+    at: Annotated[str | None, typer.Option(help="Moment of the request (request clock).")] = None,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Also items of the user's past.")] = False,
+    candidate: Annotated[
+        list[str] | None, typer.Option("--candidate", help="Only these items; may be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this .parquet or .csv file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Recommend items for users of the log, or for histories given here."""
+    from marsrec.data.log import read_log
+    from marsrec.recommender import Recommender
+    from marsrec.storage import atomic_file
+
+    if sum(map(bool, (user, all_users, history, event))) != 1:
+        raise SettingsError("say for whom: one of --user ID, --all-users, --history FILE or --event ITEM@TIME.")
+    recommender = Recommender.load(saved)
+    users: Any = user
+    histories: Any = None
+    if all_users:
+        users = recommender.user_ids()
+    if history is not None:
+        histories = read_log(history)
+    if event:
+        histories = [_event(text) for text in event]
+    table = recommender.recommend(users, histories=histories, k=k, at=at, mask_seen=not keep_seen, candidates=candidate)
+    if out is not None:
+        if out.suffix not in (".parquet", ".csv"):
+            raise SettingsError(f"{out}: --out writes .parquet or .csv.")
+        with atomic_file(out) as temporary:
+            _ = table.write_parquet(temporary) if out.suffix == ".parquet" else table.write_csv(temporary)
+        show.note(f"{table.height:,} recommendations written to {out}.")
+    elif as_json:
+        show.as_json(table.to_dicts())
+    else:
+        show.table(f"Recommendations of {saved}", table.columns, table.rows())
+        if user:
+            show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}")
+
+
+@app.command()
+def explain(
+    saved: Saved,
+    user: Annotated[str | None, typer.Option("--user", help="A user of the log.")] = None,
+    event: Annotated[
+        list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
+    ] = None,
+    item: Annotated[str | None, typer.Option("--item", help="The item; the best one if not given.")] = None,
+    at: Annotated[str | None, typer.Option(help="Moment of the request (request clock).")] = None,
+    top: Annotated[int, typer.Option(help="How many past events to show.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Split the score of an item exactly into past events and time scales."""
+    from marsrec.recommender import Recommender
+
+    if (user is None) == (not event):
+        raise SettingsError("say whose history: --user ID or --event ITEM@TIME (repeated).")
+    recommender = Recommender.load(saved)
+    history: Any = user if user is not None else [_event(text) for text in event or []]
+    if item is None:
+        best = recommender.recommend(**{"users" if user is not None else "histories": history}, k=1, at=at)
+        item = best["item"][0]
+    explanation = recommender.explain(history, item, at=at)
+    if as_json:
+        show.as_json(
+            {
+                "item": item,
+                "score": explanation.score,
+                "last_state": explanation.last_state,
+                "terms": explanation.terms.to_dicts(),
+            }
+        )
+        return
+    show.explanation(explanation, item, top)
+
+
+def _event(text: str) -> tuple[str, str]:
+    item, at, time = text.rpartition("@")
+    if not at:
+        raise SettingsError(f"an event is ITEM@TIME, such as tea@2020-01-31T12:00; found {text!r}.")
+    return item, time
