@@ -67,7 +67,7 @@ def _typical_heads(recommender: Recommender) -> tuple[np.ndarray[Any, Any], np.n
         for index in range(len(batches)):
             batch = batches[index]
             embedded = model.items(batch.items)
-            reading = model.readout.read(model.encoder(embedded, batch), embedded, batch, every=False)
+            reading = model.readout.read(model.encoder(embedded, batch), embedded, batch)
             rates.append(reading.rates[:, 0])
             gates.append(reading.gate[:, 0])
     return torch.cat(rates).median(0).values.numpy(), torch.cat(gates).mean(0).numpy()

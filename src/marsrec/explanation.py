@@ -47,15 +47,16 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
     with torch.no_grad():
         embedded = model.items(batch.items)
         states = model.encoder(embedded, batch)
-        users = model.readout(states, embedded, batch, every=False).users
+        users = model.readout(states, embedded, batch, at_targets=False).users
         user, items, bias = model.scorer(users, model.items.weight)
         vector = items[code].detach()
         offset = 0.0 if bias is None else float(bias[code])
         score = float(user[0] @ vector) + offset
         if not isinstance(model.readout, Mars):
             return Explanation(score, score, _NO_TERMS.clear())
-        reading = model.readout.read(states, embedded, batch, every=False)
-        gate, weights = reading.gate[0, 0], reading.weights[0, :, 0]  # (K,), (K, L)
+        reading = model.readout.read(states, embedded, batch)
+        assert reading.weights is not None
+        gate, weights = reading.gate[0, 0], reading.weights[0]  # (K,), (K, L)
         shares = gate[:, None] * weights * (states[0] @ vector)  # (K, L)
         heads, length = shares.shape
         half_lives = model.readout.operator.half_lives(reading.rates[0, 0])

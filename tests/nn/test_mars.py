@@ -100,6 +100,16 @@ def test_last_position_equals_every_position_and_ignores_padding() -> None:
     torch.testing.assert_close(op(states, times, lengths=lengths, last_items=last_items), expected)
 
 
+def test_chunks_and_a_later_start_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = random_operator()
+    states, times, _, embedded = random_histories()
+    whole = op(states, times, last_items=embedded, every=True)
+    monkeypatch.setattr("marsrec.nn.mars.CHUNK", 2)
+    torch.testing.assert_close(op(states, times, last_items=embedded, every=True), whole)
+    later = op(states, times, now=times[:, 3:], last_items=embedded[:, 3:], every=True, first=3)
+    torch.testing.assert_close(later, whole[:, 3:])
+
+
 def test_gradcheck() -> None:
     op = random_operator(heads=2, dim=3)
     states, times, _, embedded = random_histories(dim=3)
@@ -132,17 +142,13 @@ def test_extremes_give_finite_values_and_gradients(heads: int, gap: int, length:
     op = MARS(8, heads, time_scale=time_scale)  # type: ignore[arg-type]
     states = torch.randn(2, length, 8, requires_grad=True)
     times = (gap * torch.arange(length)).expand(2, -1)
-    reading = op.read(states, times, every=True)
-    loss = reading.users.square().sum() + diversity_loss(reading.weights[:, :, -1]) + balance_loss(reading.gate[:, -1])
+    reading, weights = op.read(states, times, every=True), op.read(states, times).weights
+    loss = reading.users.square().sum() + diversity_loss(weights) + balance_loss(reading.gate[:, -1])
     loss.backward()
-    for value in (
-        reading.users,
-        reading.weights,
-        states.grad,
-        *(p.grad for p in op.parameters() if p.grad is not None),
-    ):
+    gradients = [parameter.grad for parameter in op.parameters() if parameter.grad is not None]
+    for value in (reading.users, weights, states.grad, *gradients):
         assert torch.isfinite(value).all()
-    torch.testing.assert_close(reading.weights.sum(-1), torch.ones(2, heads, length))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, heads))
 
 
 def test_one_event_is_read_twice() -> None:
@@ -192,6 +198,6 @@ def test_half_life_is_where_the_weight_halves() -> None:
         for k, life in enumerate(hours.tolist()):
             seconds = torch.tensor([[0, round(life * HOUR * 1000)]])
             op.tau0 = HOUR * 1000.0  # milliseconds, to round less
-            weights = op.read(torch.zeros(1, 2, 6).double(), seconds, now=seconds[:, 1]).weights[0, k, 0]
+            weights = op.read(torch.zeros(1, 2, 6).double(), seconds, now=seconds[:, 1]).weights[0, k]
             assert (weights[0] / weights[1]).item() == pytest.approx(0.5, rel=1e-3)
             op.tau0 = float(HOUR)

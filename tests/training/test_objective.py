@@ -36,6 +36,19 @@ def test_all_position_loss_equals_the_mean_of_prefix_losses(options: dict, clock
         torch.testing.assert_close(one_pass[name], value, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("readout", ["last", "mars"])
+def test_windows_that_overlap_are_read_out_only_where_they_have_targets(readout: str) -> None:
+    """The user vector at each target is the one at the end of the row that stops there."""
+    torch.manual_seed(0)
+    model = model_settings("sasrec", readout=readout, options={"dim": 8, "length": 4}).build(7).double().eval()
+    rows = windows(SPLIT, 4, 2, np.random.default_rng(0))
+    rows = rows[rows[:, 2] > rows[:, 0] + 1]  # the later rows, whose first positions have no target
+    at_targets = model(gather(SPLIT.histories, rows), at_targets=True).users
+    ends = [(start, goal, goal) for start, end, first in rows for goal in range(first, end + 1)]
+    expected = torch.cat([model(gather(SPLIT.histories, np.array([row]))).users for row in ends])
+    torch.testing.assert_close(at_targets, expected)
+
+
 def test_diversity_of_one_position_per_row_is_unbiased() -> None:
     torch.manual_seed(0)
     given = {"encoder.dropout": 0.0, "readout.dropout": 0.0, "dim": 8, "length": 10, "readout.diversity": 1.0}

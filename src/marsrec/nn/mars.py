@@ -27,6 +27,7 @@ TimeScale = Literal["log", "linear"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
+CHUNK = 64  # positions that are read out at a time
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -40,10 +41,8 @@ class Reading:
     """(B, Q, K) exponents ρ = λ_k(u) / τ_k."""
     gate: Tensor
     """(B, Q, K) weights of the heads, summing to 1."""
-    weights: Tensor
-    """(B, K, Q, L) weights of the events in each head, summing to 1."""
-    summaries: Tensor
-    """(B, K, Q, d) the K summaries Z."""
+    weights: Tensor | None
+    """(B, K, L) weights of the events in each head, summing to 1; None where every position is read out."""
 
 
 class MARS(nn.Module):
@@ -80,7 +79,7 @@ class MARS(nn.Module):
 
     >>> reading = operator.read(states, times, now=times[:, -1] + 86400, lengths=torch.tensor([5, 3]))
     >>> reading.weights.shape, reading.rates.shape, reading.gate.shape
-    (torch.Size([2, 3, 1, 5]), torch.Size([2, 1, 3]), torch.Size([2, 1, 3]))
+    (torch.Size([2, 3, 5]), torch.Size([2, 1, 3]), torch.Size([2, 1, 3]))
     """
 
     def __init__(
@@ -137,16 +136,9 @@ class MARS(nn.Module):
         """
         return torch.exp2(1 / rates) - 1 if self.time_scale == "log" else math.log(2) / rates
 
-    def ages(self, times: Tensor, now: Tensor, positions: Tensor) -> Tensor:
-        """Compressed elapsed times: (B, L) event times, (B, Q) moments and (B, Q) positions -> (B, Q, L).
-
-        The subtraction is done in the exact integers of the times. An event after `now` counts as happening now.
-        """
-        if self.real_time:
-            elapsed = (now[:, :, None] - times[:, None, :]).clamp(min=0).to(self.raw_rates.dtype) / self.tau0
-        else:
-            order = torch.arange(times.shape[1], device=times.device)
-            elapsed = (positions[:, :, None] - order).clamp(min=0).to(self.raw_rates.dtype)
+    def ages(self, times: Tensor, now: Tensor) -> Tensor:
+        """Compressed elapsed times. The subtraction is exact; an event after `now` counts as happening now."""
+        elapsed = (now - times).clamp(min=0).to(self.raw_rates.dtype) / self.tau0
         return torch.log1p(elapsed) if self.time_scale == "log" else elapsed
 
     def read(
@@ -158,6 +150,7 @@ class MARS(nn.Module):
         lengths: Tensor | None = None,
         last_items: Tensor | None = None,
         every: bool = False,
+        first: int = 0,
     ) -> Reading:
         """Read out user vectors and all that led to them.
 
@@ -167,46 +160,60 @@ class MARS(nn.Module):
             What the encoder made of the events; padding on the right.
         times : Tensor (B, L)
             Times of the events as integers, never decreasing within a row.
-        now : Tensor (B,), or (B, L) with `every`
+        now : Tensor (B,), or (B, Q) with `every`
             From when ages are measured. None is the paper's clock, the time of the latest event; the moment of the
             request is the other choice.
         lengths : Tensor (B,), optional
             Number of events of each user; all L if not given.
-        last_items : Tensor (B, d), or (B, L, d) with `every`
+        last_items : Tensor (B, d), or (B, Q, d) with `every`
             Embedding of the latest item, for the gate. Zeros if not given.
         every : bool
             Read out at every position, as if the history ended there. Needs states from a causal encoder.
+        first : int
+            With `every`: begin at this position, so that Q = L - first.
         """
         B, L, d = states.shape
         order = torch.arange(L, device=states.device)
         if every:
-            positions = order.expand(B, L)
-            last_states = states
+            positions = order[first:].expand(B, -1)
+            last_states = states[:, first:]
         else:
             positions = (lengths - 1 if lengths is not None else order[-1:].expand(B))[:, None]
             last_states = states.gather(1, positions[:, :, None].expand(-1, -1, d))
             now = now[:, None] if now is not None else None
             last_items = last_items[:, None] if last_items is not None else None
-        if now is None:
+        if now is None or not self.real_time:
             now = times.gather(1, positions)
         if last_items is None:
             last_items = torch.zeros_like(last_states)
-        # An event may be looked at from its own position on; with padding on the right this hides padding as well.
-        hidden = order > positions[:1, :, None] if every else order > positions[:, :, None]  # (1 or B, Q, L)
-
-        ages = self.ages(times, now, positions)  # (B, Q, L)
         rates = self.rates(last_states)  # (B, Q, K)
-        weights = self.weights(ages, rates, hidden)  # (B, K, Q, L)
-        # One batched product for all heads: (B, K·Q, L) x (B, L, d).
-        summaries = torch.bmm(weights.flatten(1, 2), states).view(*weights.shape[:3], d)  # (B, K, Q, d)
-        latest = ages.gather(2, positions[:, :, None])  # (B, Q, 1)
-        gate = self.gate(summaries, latest, last_items, last_states)  # (B, Q, K)
+        weights = None
+        if every:
+            # Some positions at a time: they need no events after the last of them, which is up to half of the work.
+            parts = []
+            for start in range(0, L - first, CHUNK):
+                chunk = slice(start, min(start + CHUNK, L - first))
+                past = first + chunk.stop
+                looked_at = self.weights(times[:, :past], now[:, chunk], positions[:, chunk], rates[:, chunk])
+                parts.append(_weighted(looked_at, states[:, :past]))
+            summaries = torch.cat(parts, dim=2)  # (B, K, Q, d)
+        else:
+            looked_at = self.weights(times, now, positions, rates)
+            summaries, weights = _weighted(looked_at, states), looked_at[:, :, 0]
+        latest = self.ages(times.gather(1, positions), now)  # (B, Q)
+        gate = self.gate(summaries, latest[..., None], last_items, last_states)  # (B, Q, K)
         users = last_states + torch.einsum("bqk,bkqd->bqd", gate, summaries)
-        return Reading(users, rates, gate, weights, summaries)
+        return Reading(users, rates, gate, weights)
 
-    def weights(self, ages: Tensor, rates: Tensor, hidden: Tensor) -> Tensor:
-        """Weights of the events: (B, Q, L) ages, (B, Q, K) exponents and a mask -> (B, K, Q, L)."""
-        bias = torch.zeros(hidden.shape, dtype=ages.dtype, device=ages.device).masked_fill_(hidden, -math.inf)
+    def weights(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
+        """Weights of events at (B, L) `times` from (B, Q) `positions` at the moments `now`: (B, K, Q, L)."""
+        order = torch.arange(times.shape[1], device=times.device)
+        if not self.real_time:
+            times, now = order[None] * round(self.tau0), positions * round(self.tau0)
+        # An event may be looked at from its own position on; with padding on the right this hides padding as well.
+        hidden = order > positions[:, :, None]  # (B, Q, L)
+        bias = torch.zeros(hidden.shape, dtype=rates.dtype, device=rates.device).masked_fill_(hidden, -math.inf)
+        ages = self.ages(times[:, None, :], now[:, :, None])  # (B, Q, L)
         logits = torch.addcmul(bias[:, None], rates.transpose(1, 2)[..., None], ages[:, None], value=-1.0)
         return logits.softmax(dim=-1)
 
@@ -229,10 +236,16 @@ class MARS(nn.Module):
         lengths: Tensor | None = None,
         last_items: Tensor | None = None,
         every: bool = False,
+        first: int = 0,
     ) -> Tensor:
-        """User vectors: (B, d), or (B, L, d) with `every`. The arguments are those of `read`."""
-        reading = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every)
+        """User vectors: (B, d), or (B, Q, d) with `every`. The arguments are those of `read`."""
+        reading = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every, first=first)
         return reading.users if every else reading.users[:, 0]
+
+
+def _weighted(weights: Tensor, states: Tensor) -> Tensor:
+    """Summaries of all heads in one batched product: (B, K, Q, L) and (B, L, d) -> (B, K, Q, d)."""
+    return torch.bmm(weights.flatten(1, 2), states).view(*weights.shape[:3], -1)
 
 
 def diversity_loss(weights: Tensor, rows: Tensor | None = None) -> Tensor:

@@ -37,11 +37,11 @@ class SequenceModel(nn.Module):
         """Whether one pass gives the states of all prefixes."""
         return self.encoder.causal
 
-    def forward(self, batch: Batch, every: bool = False) -> ReadoutOutput:
-        """User vectors at the latest event, or with `every` (causal models only) at each position."""
+    def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
+        """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
         embedded = self.items(batch.items)  # (B, L, d)
         states = self.encoder(embedded, batch)
-        output: ReadoutOutput = self.readout(states, embedded, batch, every)
+        output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
 
     def score(self, users: Tensor) -> Tensor:

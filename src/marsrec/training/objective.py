@@ -24,11 +24,9 @@ def next_item_losses(
     sampler, negatives : NegativeSampler and int, optional
         Sample the softmax over this many items that all targets share, instead of computing it over all items.
     """
-    output = model(batch, every=model.causal)
-    trained = batch.targets > 0
-    users = output.users[trained] if model.causal else output.users
-    targets = batch.targets[trained] - 1  # padding is not an item: the catalog counts from 0 here
-    users, items, bias = model.scorer(users, model.items.weight)
+    output = model(batch, at_targets=model.causal)
+    targets = batch.targets[batch.targets > 0] - 1  # padding is not an item: the catalog counts from 0 here
+    users, items, bias = model.scorer(output.users, model.items.weight)
     if bias is not None:
         bias = bias[1:]
     if sampler is None:

@@ -13,7 +13,7 @@ class ReadoutOutput:
     """User vectors, and what the readout adds to the loss, by name and already weighted."""
 
     users: Tensor
-    """(B, d), or (B, L, d) when every position is read out."""
+    """(B, d) at the latest events, or (N, d) at the positions that have targets, row by row."""
     losses: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -21,8 +21,8 @@ class Readout(nn.Module, ABC):
     """States become the user vector."""
 
     @abstractmethod
-    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
-        """(B, L, d) states and embedded items -> user vectors at the last or, with `every`, at each position."""
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
+        """(B, L, d) states and embedded items -> user vectors at the latest events or at the targets."""
 
 
 def at_last(states: Tensor, batch: Batch) -> Tensor:

@@ -22,6 +22,6 @@ class LastSettings(Settings):
 class Last(Readout):
     """Take the state at the latest event."""
 
-    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
-        return ReadoutOutput(states if every else at_last(states, batch))
+        return ReadoutOutput(states[batch.targets > 0] if at_targets else at_last(states, batch))

@@ -60,40 +60,41 @@ class Mars(Readout):
         init_normal(self)
         self.operator.reset_modulation()
 
-    def read(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> Reading:
-        """Everything the operator saw and decided, on this readout's clock."""
-        request = self.settings.clock == "request"
-        if every:
-            now = batch.target_times if request else None
-            return self.operator.read(states, batch.times, now=now, last_items=embedded, every=True)
-        now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if request else None
+    def read(self, states: Tensor, embedded: Tensor, batch: Batch) -> Reading:
+        """Everything the operator saw and decided at the latest events, on this readout's clock."""
+        now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if self.settings.clock == "request" else None
         last_items = at_last(embedded, batch)
         return self.operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
 
-    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, every: bool) -> ReadoutOutput:
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
-        reading = self.read(states, embedded, batch, every)
-        users = self.dropout(reading.users if every else reading.users[:, 0])
-        return ReadoutOutput(users, self.losses(reading, batch, every) if self.training else {})
-
-    def losses(self, reading: Reading, batch: Batch, every: bool) -> dict[str, Tensor]:
-        """Weighted auxiliary losses over the positions that have targets."""
-        losses = {}
         trained = batch.targets > 0  # (B, L)
-        if self.settings.diversity and self.settings.heads > 1:
-            if every:
-                # All positions would triple the cost of a step. One position per row, drawn among its targets and
-                # counted for all of them, has the same expectation.
-                chosen = torch.multinomial(trained.float(), 1)  # (B, 1)
-                rates = reading.rates.gather(1, chosen[..., None].expand(-1, -1, reading.rates.shape[-1]))
-                now = batch.target_times if self.settings.clock == "request" else batch.times
-                ages = self.operator.ages(batch.times, now.gather(1, chosen), chosen)
-                hidden = torch.arange(batch.items.shape[1], device=chosen.device) > chosen[:, :, None]
-                weights = self.operator.weights(ages, rates, hidden)[:, :, 0]
-            else:
-                weights = reading.weights[:, :, 0]
-            losses["diversity"] = self.settings.diversity * diversity_loss(weights, trained.sum(1))
-        if self.settings.balance:
-            gate = reading.gate[trained] if every else reading.gate[:, 0]
-            losses["balance"] = self.settings.balance * balance_loss(gate)
-        return losses
+        if not at_targets:
+            reading = self.read(states, embedded, batch)
+            users, gate, weights = reading.users[:, 0], reading.gate[:, 0], reading.weights
+        else:
+            # Rows of long histories have targets only in their latter part, and are read out only there.
+            first = int(trained.any(dim=0).int().argmax())
+            now = batch.target_times if self.settings.clock == "request" else batch.times
+            reading = self.operator.read(
+                states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first
+            )
+            users, gate = reading.users[trained[:, first:]], reading.gate[trained[:, first:]]
+            weights = self._weights_at_one_target(reading.rates, batch, now, first) if self.training else None
+        losses = {}
+        if self.training and weights is not None:
+            if self.settings.diversity and self.settings.heads > 1:
+                losses["diversity"] = self.settings.diversity * diversity_loss(weights, trained.sum(1))
+            if self.settings.balance:
+                losses["balance"] = self.settings.balance * balance_loss(gate)
+        return ReadoutOutput(self.dropout(users), losses)
+
+    def _weights_at_one_target(self, rates: Tensor, batch: Batch, now: Tensor, first: int) -> Tensor:
+        """Weights (B, K, L) at a position of each row that is drawn among its targets.
+
+        The diversity loss over all positions would cost more than the rest of the step. At one position per row,
+        counted for all targets of the row, it has the same expectation.
+        """
+        chosen = torch.multinomial((batch.targets > 0).float(), 1)  # (B, 1)
+        at_chosen = rates.gather(1, (chosen - first)[..., None].expand(-1, -1, rates.shape[-1]))
+        return self.operator.weights(batch.times, now.gather(1, chosen), chosen, at_chosen)[:, :, 0]
