@@ -7,11 +7,12 @@ that happened x hours ago has children at the rate ::
 
 with the branching ratio n (the expected number of children of an event), K rates β_k that all users share, and weights
 w_uk, summing to 1, that differ from user to user. A child's item is one of the few successors of its parent's item; a
-background item follows the popularity within the user's taste. What comes next depends on which earlier events are
-still alive, and that is a matter of hours and days, not of positions.
+background item follows the popularity within the user's taste.
 
-Users differ in pace as well: the mean gap between background events is drawn on a logarithmic scale, while the length
-of a history does not depend on it. So two events back can be a minute ago or a month ago, and only the clock tells.
+What comes next depends on which earlier events are still alive, a matter of minutes and days and not of positions: two
+events back can be minutes or weeks ago. How much that tells depends on the clock. Measured at the latest event, the
+latest event is always the likeliest parent, and times only say by how much. Measured at the moment of the request, they
+say whether anything is still alive, or whether the user's taste decides.
 """
 
 from dataclasses import dataclass
@@ -43,21 +44,21 @@ class HawkesSettings(Settings):
     """Number of users."""
     items: int = Field(500, ge=2)
     """Number of items; the rarest may not occur."""
-    half_lives: tuple[Positive, ...] = Field((0.25, 8.0, 240.0), min_length=1)
+    half_lives: tuple[Positive, ...] = Field((0.25, 4.0, 72.0), min_length=1)
     """Half-lives of the K kernels in hours, log(2) / β_k."""
-    weights: tuple[Positive, ...] = (0.45, 0.3, 0.25)
+    weights: tuple[Positive, ...] = (0.7, 0.2, 0.1)
     """Shares of the kernels among the children, averaged over users."""
     concentration: float = Field(5.0, gt=0)
     """Of the Dirichlet law of the users' weights: the smaller, the more users differ."""
-    branching: float = Field(0.85, ge=0, lt=1)
+    branching: float = Field(0.7, ge=0, lt=1)
     """Expected number n of children of an event; from 1 on there would be no end of them."""
-    background_hours: tuple[Positive, Positive] = (1.0, 600.0)
+    background_hours: tuple[Positive, Positive] = (72.0, 500.0)
     """Mean hours between background events, of the fastest and of the slowest users; log-uniform between them."""
     successors: int = Field(5, ge=1)
     """Number of items that an item can lead to."""
-    successor_ratio: float = Field(0.5, gt=0, le=1)
+    successor_ratio: float = Field(0.8, gt=0, le=1)
     """Each successor is less likely than the one before it by this factor."""
-    tastes: int = Field(25, ge=1)
+    tastes: int = Field(50, ge=1)
     """Number of groups of users, each with background items of its own."""
     zipf: float = Field(1.0, ge=0)
     """Exponent of the popularity of background items within a taste."""
@@ -138,7 +139,7 @@ def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
     >>> log.frame.columns, log.n_users
     (['user', 'item', 'time'], 10)
     >>> truth.rates.round(3)
-    array([2.773, 0.087, 0.003])
+    array([2.773, 0.173, 0.01 ])
     """
     generator = np.random.default_rng(settings.seed)
     users, items, kernels = settings.users, settings.items, len(settings.half_lives)
