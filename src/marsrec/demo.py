@@ -15,7 +15,7 @@ from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.training.module import TrainingSettings
 
-TRAINING = TrainingSettings(epochs=15, patience=4, targets_per_batch=1024, learning_rate=2e-3, tensorboard=False)
+TRAINING = TrainingSettings(epochs=12, patience=3, targets_per_batch=1024, learning_rate=3e-3, tensorboard=False)
 OPTIONS = {"length": 50, "encoder.dropout": 0.2}
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sasrec": ("sasrec", {}),

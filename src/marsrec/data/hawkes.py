@@ -42,23 +42,23 @@ class HawkesSettings(Settings):
 
     users: int = Field(2000, ge=1)
     """Number of users."""
-    items: int = Field(500, ge=2)
+    items: int = Field(300, ge=2)
     """Number of items; the rarest may not occur."""
-    half_lives: tuple[Positive, ...] = Field((0.25, 4.0, 72.0), min_length=1)
+    half_lives: tuple[Positive, ...] = Field((0.25, 8.0, 240.0), min_length=1)
     """Half-lives of the K kernels in hours, log(2) / β_k."""
-    weights: tuple[Positive, ...] = (0.7, 0.2, 0.1)
+    weights: tuple[Positive, ...] = (0.6, 0.25, 0.15)
     """Shares of the kernels among the children, averaged over users."""
     concentration: float = Field(5.0, gt=0)
     """Of the Dirichlet law of the users' weights: the smaller, the more users differ."""
-    branching: float = Field(0.7, ge=0, lt=1)
+    branching: float = Field(0.65, ge=0, lt=1)
     """Expected number n of children of an event; from 1 on there would be no end of them."""
-    background_hours: tuple[Positive, Positive] = (72.0, 500.0)
+    background_hours: tuple[Positive, Positive] = (24.0, 500.0)
     """Mean hours between background events, of the fastest and of the slowest users; log-uniform between them."""
     successors: int = Field(5, ge=1)
     """Number of items that an item can lead to."""
-    successor_ratio: float = Field(0.8, gt=0, le=1)
+    successor_ratio: float = Field(0.7, gt=0, le=1)
     """Each successor is less likely than the one before it by this factor."""
-    tastes: int = Field(50, ge=1)
+    tastes: int = Field(30, ge=1)
     """Number of groups of users, each with background items of its own."""
     zipf: float = Field(1.0, ge=0)
     """Exponent of the popularity of background items within a taste."""
