@@ -3,7 +3,6 @@
 A named model is a recipe: an encoder, a readout and a scorer. A new model is a new file and one line here.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,7 @@ from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.last import LastSettings
 from marsrec.nn.readouts.mars import MarsSettings
 from marsrec.nn.scorers import DotSettings
-from marsrec.settings import Settings
+from marsrec.settings import Settings, explain_validation
 
 EncoderSettings = TransformerSettings
 ReadoutSettings = Annotated[LastSettings | MarsSettings, Field(discriminator="name")]
@@ -145,14 +144,6 @@ def model_settings(
         return ModelSettings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"model settings: {explain_validation(error)}") from None
-
-
-def explain_validation(error: ValidationError) -> str:
-    """Say in one line which settings were refused and why."""
-    return "; ".join(
-        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (found {json.dumps(problem['input'], default=str)})"
-        for problem in error.errors()
-    )
 
 
 def _known(name: str, table: Mapping[str, object], kind: str) -> str:

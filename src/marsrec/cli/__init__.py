@@ -6,12 +6,28 @@ Heavy imports stand inside the commands, so that `marsrec --help` answers at onc
 import sys
 import warnings
 
+import typer
+from pydantic import ValidationError
 from rich.markup import escape
 
 from marsrec import show
-from marsrec.cli import about, data, fit, use  # noqa: F401  importing them registers their commands
-from marsrec.cli.app import app
+from marsrec.cli.about import demo, doctor, models
+from marsrec.cli.data import datasets, prepare
+from marsrec.cli.fit import fit
+from marsrec.cli.use import evaluate, explain, recommend
 from marsrec.errors import MarsrecError
+from marsrec.settings import explain_validation
+
+app = typer.Typer(
+    name="marsrec",
+    help="Recommend the next item from timestamped histories.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, models, doctor):
+    app.command()(command)
 
 
 def main() -> None:
@@ -19,6 +35,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *args, **kwargs: show.note(f"warning: {message}")
     try:
         app()
-    except MarsrecError as error:
-        show.remarks.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    except (MarsrecError, ValidationError) as error:
+        text = explain_validation(error) if isinstance(error, ValidationError) else str(error)
+        show.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
         sys.exit(1)

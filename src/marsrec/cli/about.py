@@ -6,11 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from marsrec import show
-from marsrec.cli.app import app
 from marsrec.cli.options import Json
 
 
-@app.command()
 def models(
     items: Annotated[int, typer.Option(help="Number of items.")] = 12_101,
     length: Annotated[int, typer.Option(help="Number of latest events looked at.")] = 50,
@@ -46,7 +44,6 @@ def models(
     show.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
 
 
-@app.command()
 def doctor(as_json: Json = False) -> None:
     """Show versions, threads, kernels in use and data found."""
     from marsrec.doctor import examine
@@ -59,7 +56,6 @@ def doctor(as_json: Json = False) -> None:
         show.table(title, ["", ""], [[name, str(value)] for name, value in rows.items()])
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
 ) -> None:

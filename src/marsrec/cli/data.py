@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from marsrec import show
-from marsrec.cli.app import app
 from marsrec.cli.options import (
     Data,
     Deduplicate,
@@ -27,7 +26,6 @@ from marsrec.cli.options import (
 )
 
 
-@app.command()
 def datasets(as_json: Json = False) -> None:
     """List the public data sets that marsrec knows, and which are present."""
     from marsrec.data.catalog import CATALOG, locate
@@ -56,7 +54,6 @@ def datasets(as_json: Json = False) -> None:
     show.note("`hawkes` is always there: a synthetic log in which time decides.")
 
 
-@app.command()
 def prepare(
     log: Data,
     out: Annotated[Path | None, typer.Option(help="Folder to write; without it only the statistics are shown.")] = None,

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from marsrec import show
-from marsrec.cli.app import app
 from marsrec.cli.options import (
     MODEL,
     TRAIN,
@@ -31,7 +30,6 @@ from marsrec.cli.options import (
 from marsrec.errors import SettingsError
 
 
-@app.command()
 def fit(
     data: Data,
     model: Annotated[str, typer.Option(help="A recipe of `marsrec models`, or mars.", rich_help_panel=MODEL)] = "mars",
@@ -88,7 +86,7 @@ def fit(
 ) -> None:
     """Train a model on a log, evaluate it, and save it."""
     from marsrec.data.splits import SplitSettings
-    from marsrec.models import backbone
+    from marsrec.models import DENSE_FROM, backbone
     from marsrec.recommender import TRAINING, Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.module import TrainingSettings
@@ -112,8 +110,9 @@ def fit(
     split_settings = SplitSettings(name=split, valid_from=_moment(valid_from), test_from=_moment(test_from))
     average = split_settings.apply(source.histories).average_length
     if model == "mars":
+        rule = f"below {DENSE_FROM:.0f}" if average < DENSE_FROM else f"{DENSE_FROM:.0f} or more"
         show.note(
-            f"{average:.1f} training events per user on average: {backbone(average)}. --model NAME takes another."
+            f"{average:.1f} training events per user on average, {rule}: {backbone(average)}. --model NAME takes another."
         )
         model = backbone(average)
     folder = _folder(out, f"{source.name}-{model}", resume, overwrite)

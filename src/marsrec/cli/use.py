@@ -6,12 +6,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from marsrec import show
-from marsrec.cli.app import app
 from marsrec.cli.options import Json, Saved
 from marsrec.errors import SettingsError
 
 
-@app.command()
 def evaluate(
     saved: Saved,
     part: Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")] = "test",
@@ -61,7 +59,6 @@ def evaluate(
     show.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
 
 
-@app.command()
 def recommend(
     saved: Saved,
     user: Annotated[list[str] | None, typer.Option("--user", help="A user of the log; may be repeated.")] = None,
@@ -110,7 +107,6 @@ def recommend(
             show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}")
 
 
-@app.command()
 def explain(
     saved: Saved,
     user: Annotated[str | None, typer.Option("--user", help="A user of the log.")] = None,

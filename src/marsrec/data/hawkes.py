@@ -139,7 +139,7 @@ def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
     >>> log.frame.columns, log.n_users
     (['user', 'item', 'time'], 10)
     >>> truth.rates.round(3)
-    array([2.773, 0.173, 0.01 ])
+    array([2.773, 0.087, 0.003])
     """
     generator = np.random.default_rng(settings.seed)
     users, items, kernels = settings.users, settings.items, len(settings.half_lives)
