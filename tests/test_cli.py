@@ -79,6 +79,7 @@ def test_fit_recommend_explain_evaluate(log: Path, saved: Path) -> None:
     assert sum(row["users"] for row in measured["by_history_length"]) == 30
     assert pl.read_csv(saved / "training" / "curve.csv").height == 3
     assert not (saved / "training" / "training.safetensors").exists()
+    assert not saved.with_name("mars.training").exists()
 
 
 def test_recommend_for_histories_and_everybody(log: Path, saved: Path, tmp_path: Path) -> None:
@@ -97,6 +98,41 @@ def test_ranks_are_written(saved: Path, tmp_path: Path) -> None:
     assert ranks.columns == ["user", "target", "history_length", "rank"]
     assert ranks.height == 30
     assert ranks["history_length"].unique().to_list() == [9]
+
+
+def test_raw_ids_are_printed_as_they_are(tmp_path: Path) -> None:
+    frame = cyclic_log(users=5, events=8, items=6)
+    frame = frame.with_columns(user=4000 + pl.col("user").str.slice(1).cast(pl.Int64), item=pl.format("2{}000", "item"))
+    frame = frame.with_columns(item=pl.col("item").str.replace("i", "").cast(pl.Int64))
+    frame.write_parquet(tmp_path / "log.parquet")
+    call("fit", tmp_path / "log.parquet", "--out", tmp_path / "m", *QUICK)
+    printed = call("recommend", tmp_path / "m", "--user", "4003", "--keep-seen")
+    assert "4003" in printed
+    assert "25000" in printed
+    assert "Nothing is left" in runner.invoke(app, ["recommend", str(tmp_path / "m"), "--user", "4003"]).stderr
+
+
+def test_the_request_clock_has_its_own_name(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "mars-t, request clock on shop" in call("fit", log, "--clock", "request", *QUICK)
+    assert (tmp_path / "runs" / "shop-mars-t-request-clock" / "config.json").exists()
+
+
+def test_an_unfinished_training_is_resumed_by_the_same_command(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    limited = call(
+        "fit", log, "--out", folder, *QUICK, "--epochs", "500", "--patience", "500", "--max-minutes", "0.01", "--json"
+    )
+    assert json.loads(limited)["complete"] is False
+    assert "unfinished training" in refused("fit", log, "--out", folder, *QUICK)
+    arguments = ["--epochs", "4", "--patience", "500"]
+    resumed = json.loads(call("fit", log, "--out", folder, "--resume", *QUICK, *arguments, "--json"))
+    assert resumed["complete"] is True
+    assert not folder.with_name("m.training").exists()
+
+
+def test_reading_options_do_not_apply_to_named_data() -> None:
+    assert "do not apply" in refused("fit", "hawkes", "--min-rating", "4")
 
 
 def test_nothing_is_overwritten_unasked(log: Path, saved: Path) -> None:
@@ -121,7 +157,7 @@ def test_mistakes_are_named(arguments: list[str], message: str) -> None:
 def test_global_time_split(log: Path, tmp_path: Path) -> None:
     arguments = ["--split", "global-time", "--valid-from", "0.7", "--test-from", "0.85", "--model", "sasrec"]
     result = json.loads(call("fit", log, "--out", tmp_path / "g", *arguments, *QUICK, "--json"))
-    assert result["protocol"]["split"] == "global-time"
+    assert result["protocol"]["split"]["name"] == "global-time"
     measured = json.loads(call("evaluate", tmp_path / "g", "--json"))
     assert measured["metrics"] == pytest.approx(result["test"])
 

@@ -11,14 +11,16 @@ import torch
 from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
+from marsrec.data.log import LogSettings
 from marsrec.errors import DataError, MarsrecError, SettingsError
+from marsrec.models import RECIPES
 
 LOG = cyclic_log(users=40, events=10, items=15)
 OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
 TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
 
 
-@pytest.fixture(scope="module", params=["sasrec", "mars-t", "mars-t on the request clock"])
+@pytest.fixture(scope="module", params=[*RECIPES, "mars-t on the request clock"])
 def fitted(request: pytest.FixtureRequest) -> Recommender:
     name, _, clock = request.param.partition(" on the ")
     options = OPTIONS | ({"readout.clock": "request"} if clock else {})
@@ -146,6 +148,44 @@ def test_users_as_a_pandas_column(mars: Recommender) -> None:
     table = mars.recommend(pd.Series(["u1", "u2"]), k=2)
     assert isinstance(table, pd.DataFrame)
     assert table["user"].tolist() == ["u1", "u1", "u2", "u2"]
+
+
+def test_numpy_scalars_and_integer_ids() -> None:
+    log = LOG.with_columns(pl.col("user").str.slice(1).cast(pl.Int64), pl.col("item").str.slice(1).cast(pl.Int64))
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(log, progress=False)
+    expected = recommender.recommend(3, k=2)
+    for asked in (np.int64(3), "3", [3.0], np.array([3])):
+        assert recommender.recommend(asked, k=2).equals(expected)
+    assert recommender.recommend(3, k=2, at=np.int64(log["time"].max())).equals(expected)
+    with pytest.raises(DataError, match=r"unknown user 3\.9"):
+        recommender.recommend([3.9])
+    with pytest.raises(SettingsError, match="a moment is"):
+        recommender.recommend(3, at=1.5)
+
+
+def test_columns_named_at_fit_are_known_afterwards(tmp_path: Path) -> None:
+    log = LOG.rename({"user": "who", "item": "what", "time": "when"}).to_pandas()
+    columns = LogSettings(user="who", item="what", time="when")
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("mars-t", options=OPTIONS, training=training)
+    recommender.fit(log, log_settings=columns, progress=False).save(tmp_path / "model")
+    loaded = Recommender.load(tmp_path / "model")
+    table = loaded.recommend(histories=log[log["who"] == "u5"], k=3)
+    assert isinstance(table, pd.DataFrame)
+    assert table["item"].tolist() == recommender.recommend("u5", k=3)["item"].tolist()
+    assert isinstance(loaded.recommend("u5"), pd.DataFrame)  # the kind it was fitted on
+    assert loaded.planned_settings(8.0) == recommender.settings  # fitting again trains the same model
+    assert loaded.explain(log[log["who"] == "u5"], "i3").score == pytest.approx(loaded.explain("u5", "i3").score)
+
+
+def test_a_folder_with_other_files_is_not_replaced(mars: Recommender, tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("keep me")
+    with pytest.raises(DataError, match="holds other files"):
+        mars.save(tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "keep me"
+    mars.save(tmp_path / "model")
+    mars.save(tmp_path / "model")  # one of our own is
 
 
 def test_save_and_load_give_identical_recommendations(fitted: Recommender, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What callers ask with, users or histories in any library's columns, and what they get back."""
 
 import warnings
+from pathlib import Path
 from typing import Any, Literal
 
 import narwhals as nw
@@ -8,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from marsrec.data.histories import Histories, Vocabulary, flat_rows
-from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.data.log import LogSettings, read_log
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import DataError
 
@@ -31,18 +32,21 @@ def known_histories(users: Any, histories: Histories) -> Histories:
     rows = codes.astype(np.int64) - 1
     offsets, index = flat_rows(histories.offsets[rows], histories.lengths[rows])
     items, times = histories.items[index], histories.times[index]
-    return Histories(items, times, offsets, Vocabulary(wanted), histories.item_ids, histories.unit)
+    own = Vocabulary(histories.user_ids.decode(codes))
+    return Histories(items, times, offsets, own, histories.item_ids, histories.unit)
 
 
-def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit) -> Histories:
+def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit, columns: LogSettings) -> Histories:
     """Histories from outside, in the codes and the unit of a model. Unknown items are skipped and counted.
 
     Parameters
     ----------
-    given : list of (item, time), dataframe or Log
-        Events of one user as pairs, or of many with users.
+    given : list of (item, time), or path or dataframe
+        Events of one user as pairs, or of many with users. Integer times in pairs are in the model's unit.
     item_ids, unit : Vocabulary and time unit
         Those of the model.
+    columns : LogSettings
+        How a file or dataframe is read.
     """
     if isinstance(given, list | tuple):
         if any(not isinstance(event, list | tuple) or len(event) != 2 for event in given):
@@ -55,7 +59,7 @@ def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit) -> Histori
         frame = pl.DataFrame([items, times]).with_columns(user=pl.lit(NAMELESS))
         log = read_log(frame, LogSettings(unit=unit if times.dtype.is_integer() else "auto"))
     else:
-        log = given if isinstance(given, Log) else read_log(given)
+        log = read_log(given, columns)
     raw = Histories.from_log(log)
     codes = item_ids.encode(raw.item_ids.ids)[raw.items - 1]
     known = codes > 0
@@ -71,7 +75,7 @@ def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit) -> Histori
 
 def column(values: Any) -> pl.Series:
     """One raw id, a list or any library's column as a polars column."""
-    if isinstance(values, str | int):
+    if is_one(values):
         values = [values]
     if isinstance(values, list | tuple | range | set):
         return pl.Series(list(values), strict=False)
@@ -80,9 +84,14 @@ def column(values: Any) -> pl.Series:
     return pl.Series(nw.from_native(values, series_only=True).to_list())
 
 
+def is_one(value: Any) -> bool:
+    """Whether this is a single raw id."""
+    return isinstance(value, str | int | np.generic)
+
+
 def kind_of(values: Any) -> Kind | None:
     """Which library a dataframe or column comes from; None if from none."""
-    if isinstance(values, str | int | list | tuple):
+    if is_one(values) or isinstance(values, Path | list | tuple):
         return None
     native = nw.from_native(values, allow_series=True, pass_through=True)
     if native is values:

@@ -54,7 +54,7 @@ def run(out: Path) -> None:
 
     user = _example_user(histories)
     recommended = mars.recommend([user], k=5)
-    show.table(f"Recommended to {user}", recommended.columns, recommended.rows())
+    show.table(f"Recommended to {user}", recommended.columns, recommended.rows())  # ids are text here
     best = recommended["item"][0]
     show.explanation(mars.explain(user, best), best, top=5)
     show.note(f"\nPicture of the decay curves: {picture}")

@@ -28,6 +28,7 @@ def examine() -> dict[str, dict[str, Any]]:
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass (torch)",
             "attention": "torch scaled_dot_product_attention",
+            "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
         "data": {
             "MARSREC_DATA": os.environ.get("MARSREC_DATA", "not set"),

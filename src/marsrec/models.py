@@ -44,10 +44,6 @@ class ModelSettings(Settings):
 
     def build(self, n_items: int, unit: TimeUnit = "s") -> SequenceModel:
         """Make the model, with random weights from torch's global generator."""
-        if self.dim % self.encoder.attention_heads:
-            raise SettingsError(
-                f"dim ({self.dim}) must be a multiple of encoder.attention_heads ({self.encoder.attention_heads})."
-            )
         return SequenceModel(
             n_items,
             self.dim,
@@ -144,6 +140,21 @@ def model_settings(
         return ModelSettings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"model settings: {explain_validation(error)}") from None
+
+
+def title(settings: ModelSettings) -> str:
+    """What a model is called: its recipe's name or its parts, and its clock where that is not the paper's.
+
+    Examples
+    --------
+    >>> title(model_settings("mars-t", options={"readout.clock": "request"}))
+    'mars-t, request clock'
+    """
+    parts = (settings.encoder.name, settings.readout.name, settings.scorer.name)
+    names = {(r.encoder.name, r.readout.name, r.scorer.name): name for name, r in RECIPES.items()}
+    name = names.get(parts, f"{settings.encoder.name} + {settings.readout.name}")
+    on_request = isinstance(settings.readout, MarsSettings) and settings.readout.clock == "request"
+    return f"{name}, request clock" if on_request else name
 
 
 def _known(name: str, table: Mapping[str, object], kind: str) -> str:

@@ -1,7 +1,6 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
 import json
-import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from marsrec.asked import Kind, as_kind, column, given_histories, kind_of, known_histories
+from marsrec import show
+from marsrec.asked import Kind, as_kind, column, given_histories, is_one, kind_of, known_histories
 from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import Log, LogSettings, read_log
@@ -26,7 +26,7 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
-from marsrec.models import ModelSettings, model_settings
+from marsrec.models import ModelSettings, model_settings, title
 from marsrec.nn.model import SequenceModel
 from marsrec.storage import atomic_folder
 from marsrec.training.fit import Fitted, fit
@@ -34,8 +34,8 @@ from marsrec.training.module import TrainingSettings
 
 FORMAT = 1
 
-TRAINING = "training"
-"""Subfolder of a saved recommender with the curve and logs of its training."""
+CONFIG = "config.json"
+"""The file that tells a saved recommender."""
 
 
 class Recommender:
@@ -80,7 +80,7 @@ class Recommender:
         self.name, self.encoder, self.readout = model, encoder, readout
         self.options = dict(options or {})
         self.training = training or TrainingSettings()
-        model_settings(model, encoder=encoder, readout=readout, options=options)  # bad settings fail here, not later
+        self.planned_settings(0.0)  # bad settings fail here, not later
         self.settings: ModelSettings
         self.split_settings = SplitSettings()
         self.network: SequenceModel | None = None
@@ -89,10 +89,18 @@ class Recommender:
         self.item_counts: NDArray[np.int64]
         self.unit: TimeUnit
         self.log_end: int
+        self.columns = LogSettings()
+        self.notes: tuple[str, ...] = ()
         self.metrics: dict[str, Any] = {}
         self.kind: Kind = "polars"
 
     # ------------------------------------------------------------------ fit
+
+    def planned_settings(self, average_length: float) -> ModelSettings:
+        """The model that would be trained on histories of this average length."""
+        return model_settings(
+            self.name, average_length, encoder=self.encoder, readout=self.readout, options=self.options
+        )
 
     def fit(
         self,
@@ -126,10 +134,11 @@ class Recommender:
         """
         self.split_settings = split or SplitSettings()
         histories = self._read(log, log_settings, ties)
+        if progress:
+            for sentence in self.notes:
+                show.note(f"· {sentence}")
         parts = self.split_settings.apply(histories)
-        self.settings = model_settings(
-            self.name, parts.average_length, encoder=self.encoder, readout=self.readout, options=self.options
-        )
+        self.settings = self.planned_settings(parts.average_length)
         fitted = fit(
             parts,
             self.settings,
@@ -149,17 +158,27 @@ class Recommender:
             return log
         if not isinstance(log, Log):
             self.kind = kind_of(log) or "polars"
-            log = read_log(log, log_settings or LogSettings())
+            how = log_settings or LogSettings()
+            self.columns = LogSettings(user=how.user, item=how.item, time=how.time, unit=how.unit)
+            log = read_log(log, how)
+        self.notes = log.notes
         return Histories.from_log(log, ties)
 
     def _measure(self, fitted: Fitted, split: Split) -> dict[str, Any]:
         parts: tuple[Part, ...] = ("valid", "test")
         return {
             **{part: evaluate(fitted.model, split, self.settings.length, part).metrics for part in parts},
-            "protocol": {"split": split.name, "mask_seen": False, "ranked": "all items"},
+            "model": title(self.settings),
+            "protocol": {
+                "split": self.split_settings.model_dump(mode="json"),
+                "ties": split.histories.ties,
+                "mask_seen": False,
+                "ranked": "all items",
+            },
             "best_epoch": fitted.best_epoch,
             "epochs": len(fitted.curve),
             "minutes": round(fitted.minutes, 3),
+            "complete": fitted.complete,
             "parameters": fitted.model.parameter_count(),
             "data": split.histories.statistics(),
             "curve": fitted.curve,
@@ -180,7 +199,9 @@ class Recommender:
 
     def user_ids(self) -> pl.Series:
         """Raw ids of the users of its log."""
-        return self.split().histories.user_ids.ids
+        if self.histories is None:
+            raise DataError("this recommender was saved without its users' histories, so it knows no users.")
+        return self.histories.user_ids.ids
 
     # ------------------------------------------------------------ recommend
 
@@ -286,7 +307,7 @@ class Recommender:
 
     def _given(self, histories: Any) -> Histories:
         """Histories from outside."""
-        return given_histories(histories, self.item_ids, self.unit)
+        return given_histories(histories, self.item_ids, self.unit, self.columns)
 
     def _codes(self, ids: Sequence[Any], name: str) -> Tensor:
         codes = self.item_ids.encode(column(ids))
@@ -303,15 +324,15 @@ class Recommender:
 
         Parameters
         ----------
-        history : raw user id, or list of (item, time)
-            A user of the log, or events given here.
+        history : raw user id, or what `recommend` takes as `histories`
+            A user of the log, or the events of one user.
         item : raw id
             The item whose score is explained.
         at : int, str or datetime, optional
             The moment of the request; see `recommend`.
         """
         network = self._fitted()
-        given = self._given(history) if isinstance(history, list | tuple) else self._known(history)
+        given = self._known(history) if is_one(history) else self._given(history)
         if given.n_users != 1 or len(given) == 0:
             raise DataError("explain needs one history with at least one known item.")
         code = int(self.item_ids.encode([item])[0])
@@ -347,7 +368,9 @@ class Recommender:
         network = self._fitted()
         config = {
             "format": FORMAT,
-            "name": self.name,
+            "made": {"model": self.name, "encoder": self.encoder, "readout": self.readout, "options": self.options},
+            "kind": self.kind,
+            "columns": self.columns.model_dump(mode="json"),
             "model": self.settings.model_dump(mode="json"),
             "training": self.training.model_dump(mode="json"),
             "split": self.split_settings.model_dump(mode="json"),
@@ -355,28 +378,28 @@ class Recommender:
             "unit": self.unit,
             "log_end": self.log_end,
         }
-        with atomic_folder(Path(folder)) as target:
+        with atomic_folder(Path(folder), marker=CONFIG) as target:
             save_file(
                 {name: value.contiguous() for name, value in network.state_dict().items()}, target / "model.safetensors"
             )
-            (target / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+            (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
             (target / "metrics.json").write_text(json.dumps(self.metrics, indent=2) + "\n")
             items = pl.DataFrame({"item": self.item_ids.ids, "count": self.item_counts[1:]})
             items.write_parquet(target / "items.parquet")
             if histories and self.histories is not None:
                 self.histories.save(target / "histories")
-            if (kept := Path(folder) / TRAINING).is_dir():
-                shutil.copytree(kept, target / TRAINING)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
         folder = Path(folder)
         try:
-            config = json.loads((folder / "config.json").read_text())
+            config = json.loads((folder / CONFIG).read_text())
             if config["format"] != FORMAT:
                 raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
-            recommender = cls(config["name"], training=TrainingSettings.model_validate(config["training"]))
+            training = TrainingSettings.model_validate(config["training"])
+            recommender = cls(**config["made"], training=training)
+            recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
             recommender.settings = ModelSettings.model_validate(config["model"])
             recommender.split_settings = SplitSettings.model_validate(config["split"])
             items = pl.read_parquet(folder / "items.parquet")

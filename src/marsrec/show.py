@@ -62,7 +62,7 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
     table(
         f"By past event (the {events.height} that add most)",
         ["event", "item", "age", "share"],
-        [[f"-{r['event']}", r["item"], r["age"], f"{r['share']:+.4f}"] for r in events.to_dicts()],
+        [[f"-{r['event']}", str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events.to_dicts()],
     )
 
 

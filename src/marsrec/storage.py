@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from marsrec.errors import DataError
+
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
@@ -38,14 +40,20 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; it replaces `path` when the block ends well, and vanishes when it does not.
+def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
+    """Give a temporary folder to fill; it takes the place of `path` when the block ends well.
+
+    A new folder appears in one step. An old one is moved aside first and deleted last; if anything fails in between, it
+    is moved back.
 
     Parameters
     ----------
     path : Path
         The folder to write or replace.
+    marker : str
+        A file that tells a folder of this kind: one that has other things in it but not this is not replaced.
     """
+    refuse_foreign(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex[:8]
     temporary = path.with_name(f".{path.name}.{mark}")
@@ -53,9 +61,26 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with file.open("rb+") as written:
+                    os.fsync(written.fileno())
         if path.exists():
             path.rename(replaced)
-        temporary.rename(path)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(path)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def refuse_foreign(path: Path, marker: str) -> None:
+    """Raise unless `path` is missing, empty, or a folder that has `marker` in it and so may be replaced."""
+    if path.is_file():
+        raise DataError(f"{path}: is a file. Choose a folder that does not exist yet.")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).exists():
+        raise DataError(f"{path}: holds other files, which would be lost. Choose a folder that does not exist yet.")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -76,3 +78,9 @@ def test_settings_survive_json() -> None:
             [8, 9],
         )
     )
+
+
+def test_rounded_times_do_not_go_with_exact_moments() -> None:
+    histories = replace(histories_of([10]), ties="recbole")
+    with pytest.raises(SettingsError, match="ties='file'"):
+        SplitSettings(name="global-time").apply(histories)

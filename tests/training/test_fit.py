@@ -13,10 +13,10 @@ import pytest
 import torch
 from tests.synthetic import cyclic_log, histories_of, recency_log
 
-from marsrec.data.splits import leave_one_out
+from marsrec.data.splits import global_time, leave_one_out
 from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.evaluate import evaluate
-from marsrec.models import model_settings
+from marsrec.models import RECIPES, model_settings
 from marsrec.training.fit import CHECKPOINT, CURVE, fit
 from marsrec.training.module import TrainingSettings
 
@@ -24,7 +24,7 @@ SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
 QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256, tensorboard=False)
 
 
-@pytest.mark.parametrize("model", ["sasrec", "mars-t"])
+@pytest.mark.parametrize("model", list(RECIPES))
 def test_a_first_order_chain_is_learned(model: str) -> None:
     split = leave_one_out(histories_of(cyclic_log()))
     fitted = fit(split, model_settings(model, options=SMALL), QUICK, progress=False)
@@ -133,6 +133,41 @@ def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: P
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_resuming_a_training_that_ended_by_itself_changes_nothing(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=30)))
+    training = TrainingSettings(epochs=60, patience=2, learning_rate=0.05, targets_per_batch=64, tensorboard=False)
+    settings = model_settings("sasrec", options=SMALL)
+    first = fit(split, settings, training, folder=tmp_path, progress=False)
+    again = fit(split, settings, training, folder=tmp_path, resume=True, progress=False)
+    assert again.curve == first.curve
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_resuming_after_the_time_limit_trains_on(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=60)))
+    settings = model_settings("sasrec", options=SMALL)
+    limited = TrainingSettings(epochs=6, targets_per_batch=64, max_minutes=0.005, tensorboard=False)
+    cut = fit(split, settings, limited, folder=tmp_path, progress=False)
+    assert not cut.complete
+    unlimited = limited.model_copy(update={"max_minutes": None})
+    resumed = fit(split, settings, unlimited, folder=tmp_path, resume=True, progress=False)
+    undisturbed = fit(split, settings, unlimited, progress=False)
+    assert resumed.complete
+    assert [r["train/loss"] for r in resumed.curve] == [r["train/loss"] for r in undisturbed.curve]
+
+
+def test_a_log_without_training_pairs_is_named() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=5, events=3)))
+    with pytest.raises(DataError, match="nothing to train on"):
+        fit(split, model_settings("sasrec", options=SMALL), QUICK, progress=False)
+
+
+def test_unknown_accelerators_are_named() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=5)))
+    with pytest.raises(SettingsError, match="training settings"):
+        fit(split, model_settings("sasrec", options=SMALL), TrainingSettings(accelerator="abacus"), progress=False)
+
+
 def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
     settings = model_settings("sasrec", options=SMALL)
@@ -140,6 +175,9 @@ def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> Non
     other = TrainingSettings(epochs=2, seed=1, tensorboard=False)
     with pytest.raises(SettingsError, match="other data or settings"):
         fit(split, settings, other, folder=tmp_path, resume=True, progress=False)
+    elsewhere = global_time(split.histories, 0.5, 0.9)
+    with pytest.raises(SettingsError, match="other data or settings"):
+        fit(elsewhere, settings, TrainingSettings(epochs=2, tensorboard=False), folder=tmp_path, resume=True)
     content = (tmp_path / CHECKPOINT).read_bytes()
     (tmp_path / CHECKPOINT).write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"not a readable checkpoint.*without --resume"):

@@ -1,6 +1,7 @@
 """The command that trains."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -85,9 +86,11 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Train a model on a log, evaluate it, and save it."""
+    import torch.distributed
+
     from marsrec.data.splits import SplitSettings
-    from marsrec.models import DENSE_FROM, backbone
-    from marsrec.recommender import TRAINING, Recommender
+    from marsrec.models import DENSE_FROM, backbone, title
+    from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.module import TrainingSettings
 
@@ -112,10 +115,10 @@ def fit(
     if model == "mars":
         rule = f"below {DENSE_FROM:.0f}" if average < DENSE_FROM else f"{DENSE_FROM:.0f} or more"
         show.note(
-            f"{average:.1f} training events per user on average, {rule}: {backbone(average)}. --model NAME takes another."
+            f"{average:.1f} training events per user on average, {rule}: {backbone(average)}. "
+            "--model NAME takes another."
         )
         model = backbone(average)
-    folder = _folder(out, f"{source.name}-{model}", resume, overwrite)
     recommender = Recommender(
         model,
         encoder=encoder,
@@ -123,21 +126,30 @@ def fit(
         options={**_papers(source.paper, model, readout), **options},
         training=training,
     )
+    name = title(recommender.planned_settings(average))
+    folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" ", "-")
+    state = _state_folder(folder, resume, overwrite)
     histories = source.histories
     show.note(
-        f"{model} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
-        f"{len(histories):,} events. Ctrl-C stops; `--resume --out {folder}` goes on."
+        f"{name} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
+        f"{len(histories):,} events. A run that was stopped goes on with --resume."
     )
-    recommender.fit(histories, split=split_settings, folder=folder / TRAINING, resume=resume, progress=True)
+    recommender.fit(histories, split=split_settings, folder=state, resume=resume)
+    if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
+        return
     recommender.save(folder)
-    (folder / TRAINING / CHECKPOINT).unlink(missing_ok=True)
     measured = recommender.metrics
+    if measured["complete"]:
+        (state / CHECKPOINT).unlink(missing_ok=True)
+        shutil.move(state, folder / "training")
     if as_json:
         show.as_json({"folder": str(folder), **measured})
         return
     parts = {part: measured[part] for part in ("valid", "test")}
-    show.metrics(f"{model} on {source.name} (× 100, all items ranked, history not masked)", parts)
+    show.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", parts)
     show.note(f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {measured['minutes']:.1f} minutes.")
+    if not measured["complete"]:
+        show.note("The time limit cut the training short; the same command with --resume trains on.")
     example = histories.user_ids.ids[0]
     show.note(f"Saved to {folder}. Next:")
     show.note(f"  marsrec recommend {folder} --user {example}")
@@ -157,19 +169,25 @@ def _papers(paper: Any, model: str, readout: str | None) -> dict[str, Any]:
     return options
 
 
-def _folder(out: Path | None, name: str, resume: bool, overwrite: bool) -> Path:
-    """Where to write, so that nothing is lost that was not meant to be."""
-    from marsrec.recommender import TRAINING
+def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
+    """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
+    from marsrec.recommender import CONFIG
+    from marsrec.storage import refuse_foreign
     from marsrec.training.fit import CHECKPOINT
 
-    folder = out or Path("runs") / name
-    finished, started = (folder / "config.json").exists(), (folder / TRAINING / CHECKPOINT).exists()
+    refuse_foreign(folder, CONFIG)
+    state = folder.with_name(f"{folder.name}.training")
+    started = (state / CHECKPOINT).exists()
     if resume and not started:
         raise SettingsError(f"{folder}: there is no unfinished training to resume.")
-    if not resume and not overwrite and (finished or started):
-        state = "an unfinished training (--resume goes on with it)" if started else "a saved model"
-        raise SettingsError(f"{folder}: holds {state}. Choose another --out, or --overwrite it.")
-    return folder
+    if not resume and not overwrite:
+        if started:
+            raise SettingsError(
+                f"{state}: holds an unfinished training. --resume goes on with it, --overwrite does not."
+            )
+        if (folder / CONFIG).exists():
+            raise SettingsError(f"{folder}: holds a saved model. Choose another --out, or --overwrite it.")
+    return state
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -77,7 +77,6 @@ def recommend(
     as_json: Json = False,
 ) -> None:
     """Recommend items for users of the log, or for histories given here."""
-    from marsrec.data.log import read_log
     from marsrec.recommender import Recommender
     from marsrec.storage import atomic_file
 
@@ -89,7 +88,7 @@ def recommend(
     if all_users:
         users = recommender.user_ids()
     if history is not None:
-        histories = read_log(history)
+        histories = history
     if event:
         histories = [_event(text) for text in event]
     table = recommender.recommend(users, histories=histories, k=k, at=at, mask_seen=not keep_seen, candidates=candidate)
@@ -102,8 +101,15 @@ def recommend(
     elif as_json:
         show.as_json(table.to_dicts())
     else:
-        show.table(f"Recommendations of {saved}", table.columns, table.rows())
-        if user:
+        rows = [
+            [str(row["user"]), row["rank"], str(row["item"]), row["score"], row["source"]] for row in table.to_dicts()
+        ]
+        show.table(f"Recommendations of {saved}", table.columns, rows)
+        if table.is_empty():
+            show.note(
+                "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
+            )
+        elif user:
             show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}")
 
 
@@ -113,7 +119,7 @@ def explain(
     event: Annotated[
         list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
     ] = None,
-    item: Annotated[str | None, typer.Option("--item", help="The item; the best one if not given.")] = None,
+    item: Annotated[str | None, typer.Option("--item", help="The item; the best recommendation if not given.")] = None,
     at: Annotated[str | None, typer.Option(help="Moment of the request (request clock).")] = None,
     top: Annotated[int, typer.Option(help="How many past events to show.")] = 10,
     as_json: Json = False,
@@ -126,7 +132,10 @@ def explain(
     recommender = Recommender.load(saved)
     history: Any = user if user is not None else [_event(text) for text in event or []]
     if item is None:
-        best = recommender.recommend(**{"users" if user is not None else "histories": history}, k=1, at=at)
+        asked = {"users" if user is not None else "histories": history}
+        best = recommender.recommend(**asked, k=1, at=at)
+        if best.is_empty():
+            raise SettingsError("every item was seen, so none is recommended. Name one with --item.")
         item = best["item"][0]
     explanation = recommender.explain(history, item, at=at)
     if as_json:

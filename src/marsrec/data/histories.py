@@ -46,6 +46,8 @@ class Vocabulary:
     def encode(self, values: Any) -> NDArray[np.int32]:
         """Codes of raw ids; 0 for ids that are not in the vocabulary. Text that spells a number finds integer ids."""
         column = values if isinstance(values, pl.Series) else pl.Series(list(values), strict=False)
+        if column.dtype.is_float():
+            column = column.set(column != column.floor(), None)  # 1.9 is not user 1
         known = column.cast(self.ids.dtype, strict=False).to_list()
         return np.fromiter((self._codes.get(raw, 0) for raw in known), dtype=np.int32, count=len(known))
 
@@ -65,12 +67,14 @@ class Histories:
     items: NDArray[np.int32]
     """Item codes, 1 to the number of items."""
     times: NDArray[np.int64]
-    """Exact times in `unit`, never decreasing within a user."""
+    """Exact times in `unit`, never decreasing within a user (but for what `ties="recbole"` rounds away)."""
     offsets: NDArray[np.int64]
     """Where each user's events begin; one more entry than users."""
     user_ids: Vocabulary
     item_ids: Vocabulary
     unit: TimeUnit = "s"
+    ties: Ties = "file"
+    """How events of equal time were put in order."""
 
     @property
     def n_users(self) -> int:
@@ -92,8 +96,10 @@ class Histories:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short digest of every event, so that two results can be known to come from the same data."""
-        digest = hashlib.sha256()
+        """A short digest of every event and id, so that two results can be known to come from the same data."""
+        digest = hashlib.sha256(self.unit.encode())
+        for ids in (self.user_ids.ids, self.item_ids.ids):
+            digest.update("\0".join(map(str, ids.to_list())).encode())
         for array in (self.items, self.times, self.offsets):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:16]
@@ -110,6 +116,7 @@ class Histories:
             "longest": int(lengths.max()),
             "density": round(len(self) / (self.n_users * self.n_items), 6),
             "unit": self.unit,
+            "ties": self.ties,
             "first_time": int(self.times.min()),
             "last_time": int(self.times.max()),
             "fingerprint": self.fingerprint,
@@ -150,11 +157,12 @@ class Histories:
             user_ids=Vocabulary(users),
             item_ids=Vocabulary(items),
             unit=log.unit,
+            ties=ties,
         )
 
     def save(self, folder: Path) -> None:
         """Write a prepared folder that `load` maps into memory."""
-        with atomic_folder(folder) as target:
+        with atomic_folder(folder, marker="histories.json") as target:
             np.save(target / "items.npy", self.items)
             np.save(target / "times.npy", self.times)
             np.save(target / "offsets.npy", self.offsets)
@@ -185,6 +193,7 @@ class Histories:
                 user_ids=Vocabulary(pl.read_parquet(folder / "user_ids.parquet")["user"]),
                 item_ids=Vocabulary(pl.read_parquet(folder / "item_ids.parquet")["item"]),
                 unit=meta["unit"],
+                ties=meta["ties"],
             )
         except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
             raise DataError(

@@ -1,6 +1,8 @@
 """Moments and durations as people write them."""
 
 from datetime import UTC, date, datetime
+from numbers import Integral
+from typing import Any
 
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
@@ -11,8 +13,8 @@ Moment = int | str | date | datetime
 _STEPS = [(365.25 * 86400, "year"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second")]
 
 
-def instant(moment: Moment, unit: TimeUnit) -> int:
-    """A moment as an integer time in `unit`.
+def instant(moment: Any, unit: TimeUnit) -> int:
+    """A moment (see `Moment`) as an integer time in `unit`.
 
     Examples
     --------
@@ -21,8 +23,8 @@ def instant(moment: Moment, unit: TimeUnit) -> int:
     """
     if isinstance(moment, str) and moment.strip().lstrip("-").isdigit():
         moment = int(moment)
-    if isinstance(moment, int):
-        return moment
+    if isinstance(moment, Integral):
+        return int(moment)
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
@@ -30,12 +32,14 @@ def instant(moment: Moment, unit: TimeUnit) -> int:
             raise SettingsError(
                 f"a moment is a number or an ISO date such as 2014-03-01T12:00; found {moment!r}."
             ) from None
+    if not isinstance(moment, date):
+        raise SettingsError(f"a moment is an integer, a date or ISO text; found {moment!r}.")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    whole = moment.replace(microsecond=0)
-    return int(whole.timestamp()) * PER_SECOND[unit] + moment.microsecond * PER_SECOND[unit] // 1_000_000
+    ticks = PER_SECOND[unit]
+    return int(moment.replace(microsecond=0).timestamp()) * ticks + int(moment.microsecond) * ticks // 1_000_000
 
 
 def spell_duration(seconds: float) -> str:

@@ -70,6 +70,8 @@ def open_data(
             raise DataError(f"{path}: already prepared, so it cannot be read or filtered in another way. Give the log.")
         return Source(path.name, Histories.load(path))
     paper = None
+    if not path.is_file() and (log or LogSettings()) != LogSettings():
+        raise DataError(f"{data}: not a log file, so the options for reading one do not apply. Leave them out.")
     if path.is_file():
         read, name = read_log(path, log or LogSettings()), path.name.split(".")[0]
     elif path.is_dir():

@@ -27,6 +27,8 @@ class SplitSettings(Settings):
         """Split histories."""
         if self.name == "leave-one-out":
             return leave_one_out(histories)
+        if histories.ties == "recbole":
+            raise SettingsError("RecBole's rounded times do not go with a split at exact moments. Use ties='file'.")
         return global_time(histories, self.valid_from, self.test_from)
 
 

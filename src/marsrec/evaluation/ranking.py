@@ -68,7 +68,7 @@ def target_ranks(
     """
     if targets.shape != users.shape[:1]:
         raise DataError(f"target_ranks: {len(users)} users but targets {tuple(targets.shape)}; each user needs one")
-    ranks = torch.empty(len(users), dtype=torch.float64, device=users.device)
+    ranks = torch.empty(len(users), dtype=torch.float64)  # on the CPU: not every device has float64
     for rows, scores in _score_chunks(score, users, seen, max_scores):
         target = targets[rows, None].to(scores.device)  # (C, 1)
         _check_codes("target", target, scores.shape[1], rows.start)
@@ -194,7 +194,7 @@ def _ranks(scores: Tensor, target_scores: Tensor) -> Tensor:
             return torch.from_numpy(_ranks_in_one_pass(scores.numpy(), target_scores.squeeze(1).numpy()))
     # greater + (equal - 1) / 2 + 1, where "at least" is greater + equal.
     greater, at_least = (scores[:, 1:] > target_scores).sum(1), (scores[:, 1:] >= target_scores).sum(1)
-    return (greater + at_least + 1).double() / 2
+    return (greater + at_least + 1).cpu().double() / 2
 
 
 @njit(parallel=True, cache=True)

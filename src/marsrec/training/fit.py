@@ -1,7 +1,6 @@
 """fit: train until validation stops improving, keep the best weights, and survive being killed."""
 
 import hashlib
-import json
 import logging
 import time
 import warnings
@@ -12,13 +11,13 @@ from typing import Any
 
 import lightning as L
 import polars as pl
-import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
 from marsrec.data.splits import Split
-from marsrec.errors import SettingsError
+from marsrec.errors import DataError, SettingsError
 from marsrec.models import ModelSettings
 from marsrec.nn.model import SequenceModel
 from marsrec.storage import atomic_file
@@ -42,6 +41,8 @@ class Fitted:
     best_epoch: int
     """The epoch (counted from 1) whose weights the model has."""
     minutes: float
+    complete: bool
+    """False if the time limit cut the training short; it can be resumed then."""
 
 
 class Keeper(Checkpoint):
@@ -54,7 +55,7 @@ class Keeper(Checkpoint):
         self.curve: list[dict[str, float]] = []
         self.began = self.epoch_began = time.monotonic()
         self.earlier = 0.0  # seconds of the runs that this one resumes
-        self.cut_short = False
+        self.cut_short = self.stopped = False
         self.progress: Progress | None = None
 
     @property
@@ -71,6 +72,7 @@ class Keeper(Checkpoint):
             "best_value": self.best_value,
             "curve": self.curve,
             "seconds": self.seconds,
+            "stopped": self.stopped,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -82,7 +84,7 @@ class Keeper(Checkpoint):
             )
         self.best, self.curve = state_dict["best"], state_dict["curve"]
         self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
-        self.earlier = state_dict["seconds"]
+        self.earlier, self.stopped = state_dict["seconds"], state_dict["stopped"]
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the epoch's clock."""
@@ -90,7 +92,10 @@ class Keeper(Checkpoint):
 
     def on_train_batch_end(self, trainer: L.Trainer, *args: Any) -> None:
         """Stop in the middle of an epoch when time is up; the trainer still validates."""
-        if self.max_minutes is not None and self.seconds > 60 * self.max_minutes:
+        if self.max_minutes is None:
+            return
+        time_is_up = self.seconds > 60 * self.max_minutes
+        if trainer.strategy.reduce_boolean_decision(time_is_up, all=False):  # all devices stop at the same step
             trainer.should_stop = self.cut_short = True
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -103,12 +108,13 @@ class Keeper(Checkpoint):
             self.best_epoch, self.best_value = epoch, values[f"valid/{MONITOR}"]
             weights = pl_module.get_submodule("model").state_dict()
             self.best = {name: value.detach().cpu().clone() for name, value in weights.items()}
+        self.stopped = trainer.should_stop and not self.cut_short
         if self.folder is not None and not self.cut_short:  # an epoch that was cut short is done again
             trainer.save_checkpoint(self.folder / CHECKPOINT)
             if trainer.is_global_zero:
                 with atomic_file(self.folder / CURVE) as temporary:
                     pl.DataFrame(self.curve).write_csv(temporary)
-        if self.progress is not None:
+        if self.progress is not None and trainer.is_global_zero:
             self.progress.epoch_done(trainer)
 
 
@@ -138,6 +144,11 @@ def fit(
         Show a progress bar, or a line per epoch where there is no terminal.
     """
     training = training or TrainingSettings()
+    if split.train_lengths.max() < 2:
+        raise DataError(
+            f"there is nothing to train on: no user has two events left for training after the {split.name} split. "
+            "Give a log with longer histories."
+        )
     quiet_lightning()
     L.seed_everything(training.seed, verbose=False)
     network = model.build(split.histories.n_items, split.histories.unit)
@@ -154,8 +165,25 @@ def fit(
     if progress:
         keeper.progress = Progress(training.epochs, training.patience, keeper, stopper)
         callbacks.append(keeper.progress)
+    try:
+        trainer = _trainer(training, callbacks, folder)
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        raise SettingsError(f"training settings: {error}") from error
+    if state is not None and state.exists():
+        # Lightning would train on for an epoch where early stopping had ended the run.
+        keeper_state = SafetensorsIO().load_checkpoint(state)["callbacks"][keeper.state_key]
+        if keeper_state["stopped"]:
+            keeper.load_state_dict(keeper_state)
+    if not keeper.stopped:
+        trainer.fit(module, ckpt_path=str(state) if state is not None and state.exists() else None)
+    network.load_state_dict(keeper.best)
+    network.cpu().eval()
+    return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60, complete=not keeper.cut_short)
+
+
+def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path | None) -> L.Trainer:
     wants_tensorboard = folder is not None and training.tensorboard and find_spec("tensorboard") is not None
-    trainer = L.Trainer(
+    return L.Trainer(
         max_epochs=training.epochs,
         accelerator=training.accelerator,
         devices=training.devices,
@@ -171,21 +199,16 @@ def fit(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(module, ckpt_path=str(state) if state is not None and state.exists() else None)
-    network.load_state_dict(keeper.best)
-    network.eval()
-    return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60)
 
 
 def _identity(split: Split, model: ModelSettings, training: TrainingSettings) -> str:
-    """What has to be the same for a training to be resumed: data, model, and all of the training but its time limit."""
-    parts = [
-        split.histories.fingerprint,
-        split.name,
-        model.model_dump_json(),
-        training.model_dump_json(exclude={"max_minutes", "epochs", "patience", "tensorboard"}),
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    """What has to be the same for a training to be resumed: all that decides its result but how long it may take."""
+    digest = hashlib.sha256(split.histories.fingerprint.encode())
+    for positions in (split.train_ends, split.valid.positions, split.test.positions):
+        digest.update(positions.tobytes())
+    digest.update(model.model_dump_json().encode())
+    digest.update(training.model_dump_json(exclude={"max_minutes", "epochs", "tensorboard"}).encode())
+    return digest.hexdigest()[:16]
 
 
 def quiet_lightning() -> None:
@@ -195,4 +218,3 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     warnings.filterwarnings("ignore", ".*GPU available but not used.*")
     warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
-    torch.set_float32_matmul_precision("highest")

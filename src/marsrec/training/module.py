@@ -90,7 +90,8 @@ class TrainingModule(L.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """Dropout's randomness belongs to the epoch, so that a resumed run draws what an undisturbed one draws."""
-        torch.manual_seed(int(np.random.SeedSequence([self.settings.seed, self.current_epoch]).generate_state(1)[0]))
+        sequence = np.random.SeedSequence([self.settings.seed, self.current_epoch, self.global_rank])
+        torch.manual_seed(int(sequence.generate_state(1)[0]))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Losses of a batch, logged one by one."""

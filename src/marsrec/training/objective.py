@@ -1,5 +1,7 @@
 """What is minimised: the cross-entropy of the next item over the whole catalog, and what the readout adds to it."""
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from marsrec.data.batches import Batch
@@ -32,6 +34,8 @@ def next_item_losses(
     if sampler is None:
         loss = linear_cross_entropy(users, items[1:], targets, bias=bias)
     else:
-        drawn, log_q = sampler.draw(negatives)
+        drawn, log_q = (part.to(users.device) for part in sampler.draw(negatives))
+        if bias is not None:  # one more dimension, in which every user is 1
+            users, items = F.pad(users, (0, 1), value=1.0), torch.cat([items, F.pad(bias, (1, 0))[:, None]], dim=1)
         loss = sampled_softmax(users, items[1:], targets, drawn, log_q_negatives=log_q)
     return {"cross_entropy": loss, **output.losses}

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Encoder, init_normal
 from marsrec.settings import Settings
 
@@ -31,6 +32,8 @@ class TransformerSettings(Settings):
 
     def build(self, dim: int, length: int) -> "Transformer":
         """Make the encoder."""
+        if dim % self.attention_heads:
+            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
         return Transformer(dim, length, self)
 
 
