@@ -52,11 +52,14 @@ def run(out: Path) -> None:
     picture = out / "decay.png"
     draw_decay(picture, mars, truth, rates, gate)
 
-    user = _example_user(histories)
-    recommended = mars.recommend([user], k=5)
-    show.table(f"Recommended to {user}", recommended.columns, recommended.rows())  # ids are text here
-    best = recommended["item"][0]
-    show.explanation(mars.explain(user, best), best, top=5)
+    user, last = _example_user(histories)
+    soon, later = last + 10 * 60, last + 30 * 86_400
+    lists = [mars.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
+    title = f"Recommended to {user} when asked after the latest event"
+    rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
+    show.table(title, ["rank", "10 minutes later", "30 days later"], rows)
+    show.note("Why, 10 minutes later:")
+    show.explanation(mars.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
     show.note(f"\nPicture of the decay curves: {picture}")
     folder = out / _folder(BEST)
     show.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
@@ -98,17 +101,18 @@ def _show_rates(recommender: Recommender, truth: HawkesTruth, rates: Any, gate: 
         right = [_spell(learned[index][0]), f"{learned[index][1]:.2f}"] if index < len(learned) else ["", ""]
         rows.append(left + right)
     columns = ["true half-life", "weight", "learned half-life", "gate"]
-    show.table("Time scales of the process, and of the heads of mars-t (median user)", columns, rows)
+    show.table(f"Time scales of the process, and of the heads of {BEST} (median user)", columns, rows)
 
 
 def _spell(hours: float) -> str:
     return spell_duration(3600 * hours)
 
 
-def _example_user(histories: Histories) -> Any:
-    """A user with a history of typical length."""
+def _example_user(histories: Histories) -> tuple[Any, int]:
+    """A user with a history of typical length, and the time of the latest event."""
     lengths = histories.lengths
-    return histories.user_ids.ids[int(np.argsort(lengths, kind="stable")[len(lengths) // 2])]
+    chosen = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    return histories.user_ids.ids[chosen], int(histories.times[histories.offsets[chosen + 1] - 1])
 
 
 def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
@@ -119,7 +123,7 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
     import matplotlib.pyplot as plt
 
     hours = np.logspace(-2, np.log10(24 * 90), 400)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
     styles = ["-", "--", "-.", ":"]
     shades = ["#0b3c5d", "#c1440e", "#3a7d44", "#7b5ea7"]
     for index, k in enumerate(np.argsort(-truth.rates)):
@@ -145,7 +149,7 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
         axis.set_xlabel("age of the event")
         axis.set_ylim(0, 1.02)
         axis.grid(alpha=0.25)
-        axis.legend(frameon=False, fontsize=9)
+        axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     left.set_ylabel("relative to a new event")
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -54,7 +54,7 @@ def spell_duration(seconds: float) -> str:
         if seconds >= size or size == 1.0:
             count = seconds / size
             text = f"{count:.1f}".removesuffix(".0") if count < 9.95 else f"{count:.0f}"
-            if count >= 1e4:
-                return f"over 10,000 {name}s"
+            if name == "year" and count > 100:
+                return "over 100 years"
             return f"{text} {name}{'' if text == '1' else 's'}"
     raise AssertionError("unreachable")
