@@ -1,5 +1,7 @@
 """The demonstration: two models on synthetic data in which time decides, and a look at what MARS learned."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,8 @@ def run(out: Path) -> None:
     show.note(f"\nPicture of the decay curves: {picture}")
     folder = out / _folder(BEST)
     show.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
+    if shutil.which("marsrec") is None:
+        show.note(f"  source {Path(sys.prefix).name}/bin/activate")
     show.note(f"  marsrec recommend {folder} --user {user}")
     show.note(f"  marsrec explain {folder} --user {user}")
     show.note("  marsrec fit YOUR_LOG.csv")
