@@ -1,21 +1,16 @@
 """Loss and gradients over a whole catalog: time and memory beside torch's cross-entropy and the bare products."""
 
-import time
 from collections.abc import Callable
-from statistics import median
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
-from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
 from torch.nn import functional as F
 
+from benchmarks.measure import medians, peak_bytes, show
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 
 POSITIONS, WIDTH, ITEMS = 2_048, 64, 12_101  # one training step on beauty
 CHUNK_ROWS = 128
-REPETITIONS = 15
 
 
 def three_products(users: Tensor, items: Tensor, chunk_rows: int) -> None:
@@ -27,36 +22,6 @@ def three_products(users: Tensor, items: Tensor, chunk_rows: int) -> None:
         torch.mm(users[rows], items.T, out=logits)
         torch.mm(logits, items, out=grad_users[rows])
         grad_items.addmm_(logits.T, users[rows])
-
-
-def medians(contestants: dict[str, Callable[[], object]], repetitions: int = REPETITIONS) -> dict[str, float]:
-    """Median seconds of each; they take turns, so that a busy machine is busy for all of them."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for repetition in range(repetitions + 1):
-        for name, run in contestants.items():
-            start = time.perf_counter()
-            run()
-            if repetition:  # the first is the warm-up
-                seconds[name].append(time.perf_counter() - start)
-    return {name: median(times) for name, times in seconds.items()}
-
-
-def peak_bytes(run: Callable[[], object]) -> int:
-    """The most that torch's allocator held at once for `run`, beyond what was there before."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        run()
-    allocations: list[tuple[int, int]] = []
-
-    def visit(event: _ProfilerEvent) -> None:
-        if isinstance(event.extra_fields, _ExtraFields_Allocation):
-            allocations.append((event.start_time_ns, event.extra_fields.alloc_size))
-        for child in event.children:
-            visit(child)
-
-    for event in profile.profiler.kineto_results.experimental_event_tree():
-        visit(event)
-    held = torch.tensor([size for _, size in sorted(allocations)]).cumsum(0)
-    return int(held.max())
 
 
 def main() -> None:
@@ -87,22 +52,19 @@ def main() -> None:
     seconds = medians(contestants)
     peaks = {name: peak_bytes(contestants[name]) for name in (torchs, ours)}
 
-    table = Table(
-        title=f"Loss and gradients, {POSITIONS:,} × {WIDTH} × {ITEMS:,} float32, {torch.get_num_threads()} threads",
-        caption=(
-            f"{seconds[torchs] / seconds[ours]:.1f}× faster than torch's (wanted: 2), "
-            f"{peaks[torchs] / peaks[ours]:.0f}× less memory (wanted: 10),\n"
-            f"{seconds[ours] / seconds[whole]:.2f}× the time of its products (wanted: 1.6), "
-            f"{seconds[ours] / seconds[chunked]:.2f}× in chunks"
-        ),
-    )
-    table.add_column("")
-    for heading in ("median ms", "against ours", "peak MB"):
-        table.add_column(heading, justify="right")
+    rows = []
     for name, value in seconds.items():
         peak = f"{peaks[name] / 1e6:.1f}" if name in peaks else ""
-        table.add_row(name, f"{value * 1e3:.1f}", f"{value / seconds[ours]:.2f}×", peak)
-    Console().print(table)
+        rows.append([name, f"{value * 1e3:.1f}", f"{value / seconds[ours]:.2f}×", peak])
+    show(
+        f"Loss and gradients, {POSITIONS:,} × {WIDTH} × {ITEMS:,} float32, {torch.get_num_threads()} threads",
+        ["", "median ms", "against ours", "peak MB"],
+        rows,
+        f"{seconds[torchs] / seconds[ours]:.1f}× faster than torch's (wanted: 2), "
+        f"{peaks[torchs] / peaks[ours]:.0f}× less memory (wanted: 10), "
+        f"{seconds[ours] / seconds[whole]:.2f}× the time of its products (wanted: 1.6), "
+        f"{seconds[ours] / seconds[chunked]:.2f}× in chunks",
+    )
 
 
 if __name__ == "__main__":
