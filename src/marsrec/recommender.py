@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from polars.exceptions import PolarsError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -411,18 +412,9 @@ class Recommender:
             network.load_state_dict(load_file(folder / "model.safetensors"))
         except MarsrecError:
             raise
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            RuntimeError,
-            SafetensorError,
-            pl.exceptions.PolarsError,
-        ) as error:
+        except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
             reason = str(error).splitlines()[0]
-            raise DataError(
-                f"{folder}: not a readable saved recommender ({reason}). Save it again, or fit anew."
-            ) from error
+            raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
         recommender.network = network.to(device).eval()
         if Histories.is_prepared(folder / "histories"):
             recommender.histories = Histories.load(folder / "histories")
