@@ -169,13 +169,16 @@ def fit(
         trainer = _trainer(training, callbacks, folder)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         raise SettingsError(f"training settings: {error}") from error
-    if state is not None and state.exists():
-        # Lightning would train on for an epoch where early stopping had ended the run.
-        keeper_state = SafetensorsIO().load_checkpoint(state)["callbacks"][keeper.state_key]
-        if keeper_state["stopped"]:
-            keeper.load_state_dict(keeper_state)
-    if not keeper.stopped:
-        trainer.fit(module, ckpt_path=str(state) if state is not None and state.exists() else None)
+    start = str(state) if state is not None and state.exists() else None
+    done = False
+    if start is not None:
+        # Where early stopping or the number of epochs had ended the run, Lightning would train on or complain.
+        reached = SafetensorsIO().load_checkpoint(start)["callbacks"][keeper.state_key]
+        done = reached["stopped"] or len(reached["curve"]) >= training.epochs
+        if done:
+            keeper.load_state_dict(reached)
+    if not done:
+        trainer.fit(module, ckpt_path=start)
     network.load_state_dict(keeper.best)
     network.cpu().eval()
     return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60, complete=not keeper.cut_short)
