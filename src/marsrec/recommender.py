@@ -290,6 +290,11 @@ class Recommender:
         starts = np.maximum(given.offsets[which], ends - self.settings.length)
         batch = gather(given, np.stack([starts, ends, ends], axis=1))
         asked = self.log_end if at is None else instant(at, self.unit)
+        readout = self.settings.readout
+        if at is not None and not (readout.name == "mars" and readout.clock == "request"):
+            warnings.warn(
+                "this model is not on the request clock: the moment of the request changes nothing.", stacklevel=4
+            )
         now = batch.times.max(dim=1, keepdim=True).values.clamp(min=asked)
         if at is not None and bool((now > asked).any()):
             latest = int(now.max())

@@ -119,6 +119,8 @@ def fit(
             "--model NAME takes another."
         )
         model = backbone(average)
+        if average >= DENSE_FROM and model == "mars-t":
+            show.note("The rule's choice for dense data, mars-m, is not in this version.")
     recommender = Recommender(
         model,
         encoder=encoder,
@@ -134,7 +136,11 @@ def fit(
         f"{name} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
         f"{len(histories):,} events. A run that was stopped goes on with --resume."
     )
-    recommender.fit(histories, split=split_settings, folder=state, resume=resume)
+    try:
+        recommender.fit(histories, split=split_settings, folder=state, resume=resume)
+    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
+        show.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
+        raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
     recommender.save(folder)

@@ -13,7 +13,9 @@ from marsrec.errors import SettingsError
 def evaluate(
     saved: Saved,
     part: Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")] = "test",
-    mask_seen: Annotated[bool, typer.Option("--mask-seen", help="Do not rank items of the user's past.")] = False,
+    mask_seen: Annotated[
+        bool, typer.Option("--mask-seen", help="Do not rank items of the user's past, but for the target itself.")
+    ] = False,
     k: Annotated[list[int] | None, typer.Option(help="Cut-offs of the metrics; 5, 10 and 20 if not given.")] = None,
     ranks: Annotated[Path | None, typer.Option(help="Write every target's rank to this parquet file.")] = None,
     as_json: Json = False,

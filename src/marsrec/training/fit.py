@@ -174,9 +174,8 @@ def fit(
     if start is not None:
         # Where early stopping or the number of epochs had ended the run, Lightning would train on or complain.
         reached = SafetensorsIO().load_checkpoint(start)["callbacks"][keeper.state_key]
+        keeper.load_state_dict(reached)  # other data or settings are refused here, before their shapes clash
         done = reached["stopped"] or len(reached["curve"]) >= training.epochs
-        if done:
-            keeper.load_state_dict(reached)
     if not done:
         trainer.fit(module, ckpt_path=start)
     network.load_state_dict(keeper.best)
