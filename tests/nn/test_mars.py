@@ -104,7 +104,7 @@ def test_chunks_and_a_later_start_change_nothing(monkeypatch: pytest.MonkeyPatch
     op = random_operator()
     states, times, _, embedded = random_histories()
     whole = op(states, times, last_items=embedded, every=True)
-    monkeypatch.setattr("marsrec.nn.mars.CHUNK", 2)
+    monkeypatch.setattr("marsrec.nn.kernels.decayed_average.CHUNK", 2)
     torch.testing.assert_close(op(states, times, last_items=embedded, every=True), whole)
     later = op(states, times, now=times[:, 3:], last_items=embedded[:, 3:], every=True, first=3)
     torch.testing.assert_close(later, whole[:, 3:])

@@ -17,17 +17,15 @@ Shape letters: B users, L positions, Q positions that are read out (1 or L), K h
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-TimeScale = Literal["log", "linear"]
+from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
-CHUNK = 64  # positions that are read out at a time
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -189,20 +187,13 @@ class MARS(nn.Module):
         rates = self.rates(last_states)  # (B, Q, K)
         weights = None
         if every:
-            # Some positions at a time: they need no events after the last of them, which is up to half of the work.
-            parts = []
-            for start in range(0, L - first, CHUNK):
-                chunk = slice(start, min(start + CHUNK, L - first))
-                past = first + chunk.stop
-                looked_at = self.weights(times[:, :past], now[:, chunk], positions[:, chunk], rates[:, chunk])
-                parts.append(_weighted(looked_at, states[:, :past]))
-            summaries = torch.cat(parts, dim=2)  # (B, K, Q, d)
+            summaries = self.summaries(states, times, now, rates)
         else:
-            looked_at = self.weights(times, now, positions, rates)
-            summaries, weights = _weighted(looked_at, states), looked_at[:, :, 0]
+            looked_at = self.weights(times, now, positions, rates)  # (B, K, 1, L)
+            summaries, weights = (looked_at[:, :, 0] @ states)[:, None], looked_at[:, :, 0]
         latest = self.ages(times.gather(1, positions), now)  # (B, Q)
         gate = self.gate(summaries, latest[..., None], last_items, last_states)  # (B, Q, K)
-        users = last_states + torch.einsum("bqk,bkqd->bqd", gate, summaries)
+        users = last_states + (gate[..., None, :] @ summaries)[..., 0, :]
         return Reading(users, rates, gate, weights)
 
     def weights(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
@@ -217,15 +208,23 @@ class MARS(nn.Module):
         logits = torch.addcmul(bias[:, None], rates.transpose(1, 2)[..., None], ages[:, None], value=-1.0)
         return logits.softmax(dim=-1)
 
+    def summaries(self, states: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
+        """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
+        first = states.shape[1] - rates.shape[1]
+        if not self.real_time:
+            times = torch.arange(states.shape[1], device=times.device).expand_as(times) * round(self.tau0)
+            now = times[:, first:]
+        return decayed_average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+
     def gate(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> Tensor:
-        """Weights of the heads, (B, Q, K)."""
+        """Weights of the heads from summaries (B, Q, K, d) and what they have in common: (B, Q, K)."""
         d = summaries.shape[-1]
         context = torch.cat([self.time_encoder(latest), last_items, last_states], dim=-1)
         # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
         weight, bias = self.gate_hidden.weight, self.gate_hidden.bias
         shared = F.linear(context, weight[:, d:], bias)
-        scores: Tensor = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, None]))  # (B, K, Q, 1)
-        return scores[..., 0].softmax(dim=1).transpose(1, 2)
+        scores: Tensor = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, :, None]))
+        return scores[..., 0].softmax(dim=-1)
 
     def forward(
         self,
@@ -241,11 +240,6 @@ class MARS(nn.Module):
         """User vectors: (B, d), or (B, Q, d) with `every`. The arguments are those of `read`."""
         reading = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every, first=first)
         return reading.users if every else reading.users[:, 0]
-
-
-def _weighted(weights: Tensor, states: Tensor) -> Tensor:
-    """Summaries of all heads in one batched product: (B, K, Q, L) and (B, L, d) -> (B, K, Q, d)."""
-    return torch.bmm(weights.flatten(1, 2), states).view(*weights.shape[:3], -1)
 
 
 def diversity_loss(weights: Tensor, rows: Tensor | None = None) -> Tensor:

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import init_normal
-from marsrec.nn.mars import MARS, Reading, TimeScale, balance_loss, diversity_loss
+from marsrec.nn.kernels.decayed_average import TimeScale
+from marsrec.nn.mars import MARS, Reading, balance_loss, diversity_loss
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
 from marsrec.settings import Settings
 
