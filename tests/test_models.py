@@ -1,7 +1,7 @@
 import pytest
 
 from marsrec.errors import SettingsError
-from marsrec.models import RECIPES, backbone, model_settings
+from marsrec.models import backbone, model_settings, rule
 
 
 @pytest.mark.parametrize(
@@ -9,7 +9,11 @@ from marsrec.models import RECIPES, backbone, model_settings
     [
         ("sasrec", 12_101, 50, None, 877_824),
         ("mars-t", 12_101, 50, 4, 895_996),
+        ("mamba4rec", 12_101, 50, None, 846_784),
+        ("mars-m", 12_101, 50, 4, 937_084),
         ("sasrec", 3_416, 200, None, 331_584),
+        ("mamba4rec", 3_416, 200, None, 290_944),
+        ("mars-m", 3_416, 200, 8, 381_512),
         ("mars-t", 3_416, 200, 8, 350_024),
     ],
 )
@@ -31,7 +35,10 @@ def test_density_chooses_length_dropout_heads_and_backbone() -> None:
     assert (sparse.length, sparse.encoder.dropout, sparse.readout.heads) == (50, 0.5, 4)
     assert (dense.length, dense.encoder.dropout, dense.readout.heads) == (200, 0.2, 8)
     assert backbone(49.9) == "mars-t"
-    assert backbone(50.0) == ("mars-m" if "mars-m" in RECIPES else "mars-t")
+    assert backbone(50.0) == "mars-m"
+    assert model_settings("mars", 50.0) == model_settings("mars-m", 50.0)
+    assert "165.5 events, 163.5 of them" in rule(165.5, 163.5, dense)
+    assert "mars-t with 8 heads. --model mars-t" in rule(165.5, 163.5, dense)
 
 
 def test_parts_compose_freely() -> None:
@@ -42,7 +49,7 @@ def test_parts_compose_freely() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, sasrec, mars-t"),
+        ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, sasrec, mamba4rec"),
         ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are transformer"),
         ({"model": "sasrec", "options": {"readout.heads": 4}}, r"readout\.last\.heads: Extra inputs"),
         ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.mars.heads: Input should be greater"),

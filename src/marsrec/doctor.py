@@ -9,12 +9,17 @@ import torch
 
 from marsrec import __version__
 from marsrec.data.catalog import CATALOG, locate
+from marsrec.nn.kernels.selective_scan import FORCED, chosen
 
 PACKAGES = ("torch", "lightning", "numba", "numpy", "polars", "narwhals", "pydantic", "safetensors", "tensorboard")
 
 
+_SCANS = {"reference": "torch, a position at a time", "cpu": "numba, compiled for this CPU", "cuda": "mamba-ssm"}
+
+
 def examine() -> dict[str, dict[str, Any]]:
     """Everything one is asked for in a bug report."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "versions": {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
         "machine": {
@@ -28,6 +33,7 @@ def examine() -> dict[str, dict[str, Any]]:
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass (torch)",
             "attention": "torch scaled_dot_product_attention",
+            "selective scan": f"{_SCANS[chosen(device)]}; {FORCED}=reference, cpu or cuda forces one",
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
         "data": {

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
+from marsrec.nn.encoders.mamba import MambaSettings
 from marsrec.nn.encoders.transformer import TransformerSettings
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.last import LastSettings
@@ -17,11 +18,14 @@ from marsrec.nn.readouts.mars import MarsSettings
 from marsrec.nn.scorers import DotSettings
 from marsrec.settings import Settings, explain_validation
 
-EncoderSettings = TransformerSettings
+EncoderSettings = Annotated[TransformerSettings | MambaSettings, Field(discriminator="name")]
 ReadoutSettings = Annotated[LastSettings | MarsSettings, Field(discriminator="name")]
 ScorerSettings = DotSettings
 
-ENCODERS: dict[str, type[EncoderSettings]] = {"transformer": TransformerSettings}
+ENCODERS: dict[str, type[TransformerSettings] | type[MambaSettings]] = {
+    "transformer": TransformerSettings,
+    "mamba": MambaSettings,
+}
 READOUTS: dict[str, type[LastSettings] | type[MarsSettings]] = {"last": LastSettings, "mars": MarsSettings}
 
 DENSE_FROM = 50.0
@@ -67,7 +71,9 @@ class Recipe(Settings):
 
 RECIPES: dict[str, Recipe] = {
     "sasrec": Recipe(),
+    "mamba4rec": Recipe(encoder=MambaSettings(layers=1)),
     "mars-t": Recipe(readout=MarsSettings(), time="real elapsed time"),
+    "mars-m": Recipe(encoder=MambaSettings(layers=2), readout=MarsSettings(), time="real elapsed time"),
 }
 
 
@@ -78,9 +84,21 @@ def backbone(average_length: float) -> str:
     --------
     >>> backbone(8.9)
     'mars-t'
+    >>> backbone(165.5)
+    'mars-m'
     """
-    name = "mars-m" if average_length >= DENSE_FROM else "mars-t"
-    return name if name in RECIPES else "mars-t"
+    return "mars-m" if average_length >= DENSE_FROM else "mars-t"
+
+
+def rule(average_history: float, average_training: float, settings: ModelSettings) -> str:
+    """How the backbone rule came to a model, and how to take another."""
+    dense = average_training >= DENSE_FROM
+    heads = f" with {settings.readout.heads} heads" if isinstance(settings.readout, MarsSettings) else ""
+    return (
+        f"Average length {average_history:.1f} events, {average_training:.1f} of them for training, which is "
+        f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {title(settings)}{heads}. "
+        f"--model {'mars-t' if dense else 'mars-m'} or --heads K takes another."
+    )
 
 
 def model_settings(

@@ -27,7 +27,7 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
-from marsrec.models import ModelSettings, model_settings, title
+from marsrec.models import ModelSettings, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.storage import atomic_folder
 from marsrec.training.fit import Fitted, fit
@@ -140,6 +140,8 @@ class Recommender:
                 show.note(f"· {sentence}")
         parts = self.split_settings.apply(histories)
         self.settings = self.planned_settings(parts.average_length)
+        if progress and self.name == "mars":
+            show.note(rule(len(histories) / histories.n_users, parts.average_length, self.settings))
         fitted = fit(
             parts,
             self.settings,

@@ -89,7 +89,7 @@ def fit(
     import torch.distributed
 
     from marsrec.data.splits import SplitSettings
-    from marsrec.models import DENSE_FROM, backbone, title
+    from marsrec.models import title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.module import TrainingSettings
@@ -112,15 +112,6 @@ def fit(
     )
     split_settings = SplitSettings(name=split, valid_from=_moment(valid_from), test_from=_moment(test_from))
     average = split_settings.apply(source.histories).average_length
-    if model == "mars":
-        rule = f"below {DENSE_FROM:.0f}" if average < DENSE_FROM else f"{DENSE_FROM:.0f} or more"
-        show.note(
-            f"{average:.1f} training events per user on average, {rule}: {backbone(average)}. "
-            "--model NAME takes another."
-        )
-        model = backbone(average)
-        if average >= DENSE_FROM and model == "mars-t":
-            show.note("The rule's choice for dense data, mars-m, is not in this version.")
     recommender = Recommender(
         model,
         encoder=encoder,

@@ -8,18 +8,39 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 
 
+Memory = tuple[Tensor, ...]
+"""What a recurrent encoder remembers of the events so far: tensors (B, ...) of a fixed size."""
+
+
 class Encoder(nn.Module, ABC):
     """Embedded events become states.
 
     A causal encoder computes the state at a position from the events up to it, and so gives the states of all prefixes
-    of a history in one pass.
+    of a history in one pass. A recurrent one, moreover, can go on from a memory of fixed size.
     """
 
     causal: ClassVar[bool]
+    recurrent: ClassVar[bool] = False
 
     @abstractmethod
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) embedded items -> (B, L, d) states."""
+
+    def start(self, rows: int) -> Memory:
+        """The memory of histories without events; only of recurrent encoders."""
+        raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+    def resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+        """Go on after remembered events: (B, L, d) embedded items -> (B, L, d) states, and the memory after them.
+
+        The states are those that `forward` gives there for the whole history, without dropout or gradients.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+    def step(self, memory: Memory, event: Tensor) -> tuple[Tensor, Memory]:
+        """Go on by one event, at a cost that does not depend on how many came before: (B, d) -> (B, d)."""
+        states, memory = self.resume(memory, event[:, None])
+        return states[:, 0], memory
 
 
 def init_normal(module: nn.Module) -> None:

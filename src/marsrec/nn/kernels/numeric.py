@@ -8,8 +8,12 @@ import numpy as np
 from numba import types
 from numba.core import event
 from numba.extending import overload
+from numpy.typing import NDArray
+from torch import Tensor
 
 from marsrec import show
+
+Array = NDArray[Any]
 
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 """What a sum may do with rounding. Not-a-number and infinity keep their meaning."""
@@ -24,6 +28,12 @@ _ONE, _HALF = np.float32(1), np.float32(0.5)
 _C0, _C1, _C2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
 _C3, _C4, _C5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 _BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
+
+
+def array(tensor: Tensor) -> Array:
+    """A tensor's values as a kernel wants them: in order, and without their history."""
+    values: Array = tensor.detach().contiguous().numpy()
+    return values
 
 
 def exp(x: float) -> float:

@@ -1,0 +1,171 @@
+"""Mamba4Rec's encoder: selective state spaces with feed-forward sub-layers (Gu and Dao, 2023; Liu et al., 2024).
+
+Shape letters: B rows, L positions, d width of the model, E = expand · d channels, N states per channel, R rank of Δ.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Encoder, Memory, init_normal
+from marsrec.nn.kernels.causal_conv import causal_conv
+from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
+from marsrec.settings import Settings
+
+NORM_EPS = 1e-12
+
+
+class MambaSettings(Settings):
+    """Selective state spaces: each event updates a state of fixed size. There are no positions."""
+
+    name: Literal["mamba"] = "mamba"
+    layers: int = Field(1, ge=1)
+    """Number of blocks. A single one has no residual around the state space, as in Mamba4Rec."""
+    states: int = Field(32, ge=1)
+    """States N per channel."""
+    convolution: int = Field(4, ge=2)
+    """Events that the convolution before the state space looks at."""
+    expand: int = Field(2, ge=1)
+    """Channels of the state space, in multiples of the model's dim."""
+    inner: int = Field(256, ge=1)
+    """Width of the feed-forward sub-layer."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings and sub-layer outputs."""
+    initialisation: Literal["mamba", "published"] = "mamba"
+    """"mamba" starts as Mamba's authors meant, with step sizes Δ spread from 0.001 to 0.1. "published" overwrites it as
+    the published recommenders do: all linear layers N(0, 0.02), and so all Δ near 0.69."""
+
+    def build(self, dim: int, length: int) -> "Mamba":
+        """Make the encoder, which is the same for any length."""
+        return Mamba(dim, self)
+
+
+class StateSpace(nn.Module):
+    """Mamba-1: a gated, causally convolved selective scan."""
+
+    def __init__(self, dim: int, settings: MambaSettings) -> None:
+        super().__init__()
+        channels, states = settings.expand * dim, settings.states
+        self.rank = math.ceil(dim / 16)
+        self.in_projection = nn.Linear(dim, 2 * channels, bias=False)
+        width = settings.convolution
+        bound = 1 / math.sqrt(width)
+        self.kernel = nn.Parameter(torch.empty(channels, width).uniform_(-bound, bound))
+        self.kernel_bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound))
+        self.selection = nn.Linear(channels, self.rank + 2 * states, bias=False)
+        self.step_size = nn.Linear(self.rank, channels)
+        self.log_rates = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(channels, 1))
+        self.skip = nn.Parameter(torch.ones(channels))
+        self.out_projection = nn.Linear(channels, dim, bias=False)
+        nn.init.uniform_(self.step_size.weight, -(self.rank**-0.5), self.rank**-0.5)
+        steps = torch.empty(channels).uniform_(math.log(0.001), math.log(0.1)).exp()
+        with torch.no_grad():
+            self.step_size.bias.copy_(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is `steps`
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        x, gate = self.in_projection(x).chunk(2, dim=-1)  # (B, L, E) each
+        x = F.silu(causal_conv(x, self.kernel, self.kernel_bias))
+        return self._out(selective_scan(x, *self._selected(x)), gate)
+
+    def start(self, rows: int) -> Memory:
+        """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
+        channels, width = self.kernel.shape
+        kernel, rates = self.kernel, self.log_rates
+        return kernel.new_zeros(rows, width - 1, channels), rates.new_zeros(rows, *rates.shape)
+
+    def resume(self, memory: Memory, x: Tensor) -> tuple[Tensor, Memory]:
+        """See `Encoder.resume`."""
+        recent, carried = memory
+        before = recent.shape[1]
+        x, gate = self.in_projection(x).chunk(2, dim=-1)
+        x = torch.cat([recent, x], dim=1)
+        recent = x[:, -before:]
+        x = F.silu(causal_conv(x, self.kernel, self.kernel_bias)[:, before:])
+        y, carried = continued_scan(carried, x, *self._selected(x))
+        return self._out(y, gate), (recent, carried)
+
+    def _selected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Δ, A, B, C and D of these inputs."""
+        states = self.log_rates.shape[1]
+        step, write, read = self.selection(x).split([self.rank, states, states], dim=-1)
+        return F.softplus(self.step_size(step)), -self.log_rates.exp(), write, read, self.skip
+
+    def _out(self, y: Tensor, gate: Tensor) -> Tensor:
+        out: Tensor = self.out_projection(y * F.silu(gate))
+        return out
+
+
+class Block(nn.Module):
+    """State space and feed-forward, each followed by dropout, residual and layer norm."""
+
+    def __init__(self, dim: int, settings: MambaSettings) -> None:
+        super().__init__()
+        self.residual = settings.layers > 1
+        self.state_space = StateSpace(dim, settings)
+        self.state_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(dim, settings.inner), nn.GELU(), nn.Dropout(settings.dropout), nn.Linear(settings.inner, dim)
+        )
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = nn.Dropout(settings.dropout)
+        init_normal(self if settings.initialisation == "published" else self.feed_forward)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        return self._after(x, self.state_space(x))
+
+    def start(self, rows: int) -> Memory:
+        """See `Encoder.start`."""
+        return self.state_space.start(rows)
+
+    def resume(self, memory: Memory, x: Tensor) -> tuple[Tensor, Memory]:
+        """See `Encoder.resume`."""
+        mixed, memory = self.state_space.resume(memory, x)
+        return self._after(x, mixed), memory
+
+    def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
+        mixed = self.dropout(mixed)
+        x = self.state_norm(mixed + x if self.residual else mixed)
+        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
+        return normed
+
+
+class Mamba(Encoder):
+    """Dropout and norm on the items, then the blocks."""
+
+    causal = True
+    recurrent = True
+
+    def __init__(self, dim: int, settings: MambaSettings) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(settings.dropout)
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]
+
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        x: Tensor = self.norm(self.dropout(embedded))
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def start(self, rows: int) -> Memory:
+        """See `Encoder.start`: two tensors per block."""
+        return tuple(part for block in self.blocks for part in block.start(rows))
+
+    @torch.no_grad()
+    def resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+        """See `Encoder.resume`."""
+        x: Tensor = self.norm(embedded)
+        after: list[Tensor] = []
+        for index, block in enumerate(self.blocks):
+            x, parts = block.resume(memory[2 * index : 2 * index + 2], x)
+            after.extend(parts)
+        return x, tuple(after)

@@ -1,0 +1,291 @@
+"""Mamba's selective scan: a torch reference, a numba kernel for the CPU and mamba-ssm's for CUDA, one signature.
+
+Each of E channels has N states that decay and are fed at rates that depend on the input::
+
+    h_t = exp(Δ_t A) · h_{t-1} + Δ_t x_t B_t        h_0 = 0
+    y_t = C_t · h_t + D x_t
+
+Shapes: B rows, L positions, E channels, N states per channel.
+"""
+
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from marsrec.errors import SettingsError
+from marsrec.nn.kernels.numeric import FASTMATH, Array, array, exp
+from marsrec.threads import like_torch
+
+Implementation = Literal["reference", "cpu", "cuda"]
+
+FORCED = "MARSREC_SCAN"
+"""Environment variable that forces an implementation."""
+
+
+# The states of a block of channels stay in the L1 cache (32 states × 64 channels are 8 kB in float32), those of a
+# segment of positions, which the backward pass recomputes, in the L2 cache.
+_BLOCK = 64
+_SEGMENT = 16
+
+
+@cache
+def chosen(device: str) -> Implementation:
+    """The implementation that runs on a kind of device, decided at the first call."""
+    if forced := os.environ.get(FORCED):
+        if forced not in get_args(Implementation):
+            raise SettingsError(f"{FORCED}={forced}: there are {', '.join(get_args(Implementation))}.")
+        return forced  # type: ignore[return-value]
+    if device == "cuda" and find_spec("mamba_ssm") is not None:
+        return "cuda"
+    return "cpu" if device == "cpu" else "reference"
+
+
+def selective_scan(
+    x: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    *,
+    implementation: Implementation | None = None,
+) -> Tensor:
+    """Run the recurrence over a batch of sequences, differentiably in all six inputs.
+
+    Parameters
+    ----------
+    x : Tensor (B, L, E)
+        Input.
+    delta : Tensor (B, L, E)
+        Step sizes Δ, positive.
+    A : Tensor (E, N)
+        Decay rates, negative.
+    B, C : Tensor (B, L, N)
+        What is written to the states and what is read from them.
+    D : Tensor (E,)
+        Share of the input that goes straight to the output.
+    implementation : {"reference", "cpu", "cuda"}, optional
+        Which one to use. If not given, what the environment variable MARSREC_SCAN says, else the fastest there is for
+        the device.
+
+    Returns
+    -------
+    Tensor (B, L, E)
+
+    Examples
+    --------
+    One channel with one state that keeps half of itself at each step:
+
+    >>> ones = torch.ones(1, 4, 1)
+    >>> halving = torch.full((1, 1), 0.5).log()
+    >>> selective_scan(ones, ones, halving, ones, ones, torch.zeros(1)).flatten()
+    tensor([1.0000, 1.5000, 1.7500, 1.8750])
+    """
+    _check(x, delta, A, B, C, D)
+    match implementation or chosen(x.device.type):
+        case "cpu":
+            y: Tensor = _Scan.apply(x, delta, A, B, C, D)  # type: ignore[no-untyped-call]
+            return y
+        case "cuda":
+            from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
+
+            turned = (part.transpose(1, 2).contiguous() for part in (x, delta, B, C))
+            u, step, write, read = turned
+            along: Tensor = selective_scan_fn(u, step, A, write, read, D)
+            return along.transpose(1, 2)
+        case _:
+            return reference(x, delta, A, B, C, D)[0]
+
+
+@torch.no_grad()
+def continued_scan(
+    state: Tensor, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Go on from a state (B, E, N) without gradients: the output, and the state (B, E, N) after the last position.
+
+    Cutting a sequence anywhere and going on gives what one scan over all of it gives. The inputs are those of
+    `selective_scan`.
+    """
+    _check(x, delta, A, B, C, D)
+    if chosen(x.device.type) != "cpu" or not x.is_cpu:
+        return reference(x, delta, A, B, C, D, state)
+    y, final, _ = _run_forward(x, delta, A, B, C, D, state.transpose(1, 2), keep=False)
+    return y, torch.from_numpy(final).transpose(1, 2)
+
+
+def reference(
+    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, state: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The recurrence as it is written above, a position at a time: output and last state (B, E, N)."""
+    h = x.new_zeros(x.shape[0], *A.shape) if state is None else state
+    outputs = []
+    parts = (part.unbind(1) for part in (x, delta, B, C))
+    for x_t, delta_t, B_t, C_t in zip(*parts, strict=True):
+        h = torch.exp(delta_t[..., None] * A) * h + (delta_t * x_t)[..., None] * B_t[:, None]
+        outputs.append((h @ C_t[..., None])[..., 0] + D * x_t)
+    return (torch.stack(outputs, dim=1) if outputs else torch.zeros_like(x)), h
+
+
+def _check(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> None:
+    rows, length, channels = x.shape
+    states = A.shape[-1]
+    found = [tuple(part.shape) for part in (delta, A, B, C, D)]
+    wanted = [tuple(x.shape), (channels, states), (rows, length, states), (rows, length, states), (channels,)]
+    if found != wanted:
+        raise ValueError(
+            "selective_scan wants x and delta (B, L, E), A (E, N), B and C (B, L, N) and D (E,); "
+            f"x is {tuple(x.shape)}, the others {found}"
+        )
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+        y, _, kept = _run_forward(x, delta, A, B, C, D, None, keep=any(ctx.needs_input_grad))
+        ctx.save_for_backward(x, delta, A, B, C, D)
+        ctx.kept = kept
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        x, delta, A, B, C, D = ctx.saved_tensors
+        rows, length, channels = x.shape
+        blocks = -(-channels // _BLOCK)
+        grad_y, x_, delta_, A_, B_, C_, D_ = (array(part) for part in (grad, x, delta, A.T, B, C, D))
+        grad_x, grad_delta = np.empty_like(x_), np.empty_like(x_)
+        # Sums over rows or over blocks of channels are taken afterwards, in an order that no thread can change.
+        grad_A = np.empty((rows, *A.T.shape), x_.dtype)
+        grad_B = np.empty((blocks, *B.shape), x_.dtype)
+        grad_C = np.empty((blocks, *C.shape), x_.dtype)
+        with like_torch():
+            _backward(grad_y, x_, delta_, A_, B_, C_, D_, ctx.kept, grad_x, grad_delta, grad_A, grad_B, grad_C)
+        return (
+            torch.from_numpy(grad_x),
+            torch.from_numpy(grad_delta),
+            torch.from_numpy(grad_A).sum(0).T,
+            torch.from_numpy(grad_B).sum(0),
+            torch.from_numpy(grad_C).sum(0),
+            (grad * x).sum((0, 1)),
+        )
+
+
+def _run_forward(
+    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, start: Tensor | None, *, keep: bool
+) -> tuple[Tensor, Array, Array]:
+    """Output, last states (B, N, E), and the states before every segment if they are to be kept."""
+    rows, length, channels = x.shape
+    x_, delta_, A_, B_, C_, D_ = (array(part) for part in (x, delta, A.T, B, C, D))
+    dtype, states = x_.dtype, A.shape[1]
+    y = np.empty_like(x_)
+    state = np.zeros((rows, states, channels), dtype) if start is None else array(start).copy()
+    kept = np.empty((rows, -(-length // _SEGMENT) if keep else 0, states, channels), dtype)
+    with like_torch():
+        _forward(x_, delta_, A_, B_, C_, D_, state, y, kept)
+    return torch.from_numpy(y), state, kept
+
+
+@njit(parallel=True, cache=True, fastmath=FASTMATH)
+def _forward(
+    x: Array, delta: Array, A: Array, B: Array, C: Array, D: Array, state: Array, y: Array, kept: Array
+) -> None:
+    rows, length, channels = x.shape
+    states = A.shape[0]
+    blocks = -(-channels // _BLOCK)
+    for task in prange(rows * blocks):
+        row, low = task // blocks, task % blocks * _BLOCK
+        high = min(low + _BLOCK, channels)
+        width = high - low
+        rates = A[:, low:high].copy()
+        h = state[row, :, low:high].copy()
+        fed = np.empty(width, x.dtype)
+        for t in range(length):
+            if kept.shape[1] > 0 and t % _SEGMENT == 0:
+                kept[row, t // _SEGMENT, :, low:high] = h
+            step, out = delta[row, t, low:high], y[row, t, low:high]
+            for e in range(width):
+                fed[e] = step[e] * x[row, t, low + e]
+                out[e] = D[low + e] * x[row, t, low + e]
+            for n in range(states):
+                write, read = B[row, t, n], C[row, t, n]
+                for e in range(width):
+                    new = exp(step[e] * rates[n, e]) * h[n, e] + fed[e] * write
+                    h[n, e] = new
+                    out[e] += read * new
+        state[row, :, low:high] = h
+
+
+@njit(parallel=True, cache=True, fastmath=FASTMATH)
+def _backward(
+    grad: Array,
+    x: Array,
+    delta: Array,
+    A: Array,
+    B: Array,
+    C: Array,
+    D: Array,
+    kept: Array,
+    grad_x: Array,
+    grad_delta: Array,
+    grad_A: Array,
+    grad_B: Array,
+    grad_C: Array,
+) -> None:
+    rows, length, channels = x.shape
+    states = A.shape[0]
+    blocks = -(-channels // _BLOCK)
+    for task in prange(rows * blocks):
+        row, block = task // blocks, task % blocks
+        low, high = block * _BLOCK, min(block * _BLOCK + _BLOCK, channels)
+        width = high - low
+        rates = A[:, low:high].copy()
+        h = np.empty((_SEGMENT + 1, states, width), x.dtype)  # states before and after each position of a segment
+        decay = np.empty((_SEGMENT, states, width), x.dtype)
+        later = np.zeros((states, width), x.dtype)  # gradient that reaches a state from the positions after it
+        to_rates = np.zeros((states, width), x.dtype)
+        fed, to_fed, to_step = np.empty(width, x.dtype), np.empty(width, x.dtype), np.empty(width, x.dtype)
+        for segment in range(kept.shape[1] - 1, -1, -1):
+            start, stop = segment * _SEGMENT, min(segment * _SEGMENT + _SEGMENT, length)
+            h[0] = kept[row, segment, :, low:high]
+            for t in range(start, stop):
+                i = t - start
+                step = delta[row, t, low:high]
+                for e in range(width):
+                    fed[e] = step[e] * x[row, t, low + e]
+                for n in range(states):
+                    write = B[row, t, n]
+                    for e in range(width):
+                        decay[i, n, e] = exp(step[e] * rates[n, e])
+                        h[i + 1, n, e] = decay[i, n, e] * h[i, n, e] + fed[e] * write
+            for t in range(stop - 1, start - 1, -1):
+                i = t - start
+                step, out = delta[row, t, low:high], grad[row, t, low:high]
+                for e in range(width):
+                    fed[e] = step[e] * x[row, t, low + e]
+                    to_fed[e] = 0
+                    to_step[e] = 0
+                for n in range(states):
+                    write, read = B[row, t, n], C[row, t, n]
+                    to_read = to_write = x.dtype.type(0)
+                    for e in range(width):
+                        g = later[n, e] + out[e] * read
+                        to_read += out[e] * h[i + 1, n, e]
+                        to_write += g * fed[e]
+                        to_fed[e] += g * write
+                        g *= decay[i, n, e]
+                        later[n, e] = g
+                        g *= h[i, n, e]  # gradient of the exponent Δ A
+                        to_step[e] += g * rates[n, e]
+                        to_rates[n, e] += g * step[e]
+                    grad_B[block, row, t, n] = to_write
+                    grad_C[block, row, t, n] = to_read
+                for e in range(width):
+                    grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
+                    grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
+        grad_A[row, :, low:high] = to_rates

@@ -1,0 +1,148 @@
+"""The selective scan: the CPU kernel against the recurrence in float64, and against another library's."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from marsrec.nn.kernels import selective_scan as module
+from marsrec.nn.kernels.selective_scan import chosen, continued_scan, reference, selective_scan
+
+needs_cuda = pytest.mark.skipif(
+    not torch.cuda.is_available() or chosen("cuda") != "cuda", reason="needs a GPU and mamba-ssm"
+)
+IMPLEMENTATIONS = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+SHAPES = [  # rows, positions, channels, states
+    (2, 7, 3, 4),
+    (3, 1, 64, 16),
+    (2, 257, 70, 32),
+    (1, 33, 128, 33),
+    (4, 16, 65, 1),
+    (0, 5, 8, 16),
+]
+
+
+def inputs(rows: int, length: int, channels: int, states: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    x, delta = normal(rows, length, channels), (normal(rows, length, channels) - 2).exp()
+    A = -torch.arange(1, states + 1).to(dtype) * normal(channels, states).exp()
+    return [x, delta, A, normal(rows, length, states), normal(rows, length, states), normal(channels)]
+
+
+def output_and_gradients(run, tensors: list[Tensor], device: str = "cpu") -> list[Tensor]:
+    leaves = [tensor.to(device, copy=True).requires_grad_() for tensor in tensors]
+    y = run(*leaves)
+    direction = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    grads = torch.autograd.grad(y, leaves, direction.to(y))
+    return [part.detach().cpu().double() for part in (y, *grads)]
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_output_and_all_six_gradients_are_those_of_the_recurrence(shape, dtype, tolerance, implementation) -> None:
+    if implementation == "cuda" and dtype == torch.float64:
+        pytest.skip("mamba-ssm's kernel has no float64")
+    tensors = inputs(*shape, dtype=dtype)
+    expected = output_and_gradients(lambda *a: reference(*a)[0], [tensor.double() for tensor in tensors])
+    device = "cuda" if implementation == "cuda" else "cpu"
+    found = output_and_gradients(lambda *a: selective_scan(*a, implementation=implementation), tensors, device)
+    for one, other in zip(found, expected, strict=True):
+        scale = other.abs().max().item() if other.numel() else 0.0
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(scale, 1e-30))
+
+
+def test_a_sequence_without_positions_gives_zero_gradients() -> None:
+    y, *gradients = output_and_gradients(selective_scan, inputs(2, 0, 8, 16))
+    assert y.shape == (2, 0, 8)
+    assert all((gradient == 0).all() for gradient in gradients)
+
+
+def test_gradcheck() -> None:
+    leaves = [tensor.requires_grad_() for tensor in inputs(2, 5, 3, 4)]
+    assert torch.autograd.gradcheck(selective_scan, leaves)
+
+
+def test_one_thread_and_two_give_the_same_bits() -> None:
+    tensors = inputs(5, 40, 130, 32, torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(output_and_gradients(selective_scan, tensors))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+
+
+def test_strided_inputs_and_no_grad() -> None:
+    x, delta, A, B, C, D = inputs(2, 9, 6, 4)
+    both = torch.cat([B, C], dim=-1)
+    write, read = both.split([4, 4], dim=-1)
+    turned = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert not write.is_contiguous()
+    assert not turned.is_contiguous()
+    with torch.no_grad():
+        y = selective_scan(turned, delta, A, write, read, D)
+    torch.testing.assert_close(y, reference(x, delta, A, B, C, D)[0])
+
+
+@pytest.mark.parametrize("implementation", ["cpu", "reference"])
+def test_a_sequence_cut_anywhere_goes_on_as_if_it_were_whole(implementation, monkeypatch) -> None:
+    monkeypatch.setattr(module, "chosen", lambda device: implementation)
+    x, delta, A, B, C, D = inputs(2, 40, 5, 3)
+    whole, last = reference(x, delta, A, B, C, D)
+    state, parts = torch.zeros(2, 5, 3, dtype=x.dtype), []
+    for start, stop in pairwise([0, 1, 17, 40]):
+        cut = slice(start, stop)
+        y, state = continued_scan(state, x[:, cut], delta[:, cut], A, B[:, cut], C[:, cut], D)
+        parts.append(y)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+    torch.testing.assert_close(state, last)
+
+
+def test_extreme_steps_stay_finite() -> None:
+    x, delta, A, B, C, D = inputs(1, 50, 4, 8, torch.float32)
+    y = selective_scan(x, delta * 1e4, A * 1e3, B, C, D)
+    assert y.isfinite().all()  # everything before the present is forgotten at once
+    torch.testing.assert_close(y, delta * 1e4 * x * (B * C).sum(-1, keepdim=True) + D * x, rtol=1e-4, atol=1e-2)
+
+
+def test_agrees_with_mambapy() -> None:
+    pscan = pytest.importorskip("mambapy.pscan", reason="mambapy is in the dev extra").pscan
+    x, delta, A, B, C, D = inputs(2, 37, 6, 5)
+
+    def theirs(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+        decay = torch.exp(delta[..., None] * A)
+        fed = (delta * x)[..., None] * B[:, :, None]
+        return (pscan(decay, fed) @ C[..., None])[..., 0] + D * x
+
+    expected = output_and_gradients(theirs, [x, delta, A, B, C, D])
+    found = output_and_gradients(selective_scan, [x, delta, A, B, C, D])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    x, delta, A, B, C, D = inputs(2, 4, 3, 5)
+    with pytest.raises(ValueError, match=r"B and C \(B, L, N\).*\(2, 4, 4\)"):
+        selective_scan(x, delta, A, B[..., :4], C, D)
+
+
+def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None:
+    chosen.cache_clear()
+    try:
+        monkeypatch.setenv(module.FORCED, "reference")
+        assert chosen("cpu") == "reference"
+        chosen.cache_clear()
+        monkeypatch.setenv(module.FORCED, "fastest")
+        with pytest.raises(Exception, match="MARSREC_SCAN=fastest: there are reference, cpu, cuda"):
+            chosen("cpu")
+    finally:
+        chosen.cache_clear()
