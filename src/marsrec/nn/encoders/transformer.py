@@ -3,13 +3,14 @@
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.kernels.attention import causal_attention
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
 
 NORM_EPS = 1e-12
@@ -50,13 +51,13 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.feed_forward = nn.Sequential(nn.Linear(dim, settings.inner), nn.GELU(), nn.Linear(settings.inner, dim))
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
         query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, d/H)
         dropout = self.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+        mixed = causal_attention(query, key, value, dropout)
         x = self.attention_norm(x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2))))
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed
@@ -71,7 +72,7 @@ class Transformer(Encoder):
         super().__init__()
         self.positions = nn.Embedding(length, dim)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))
         init_normal(self)
 

@@ -4,11 +4,12 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import init_normal
 from marsrec.nn.kernels.decayed_average import TimeScale
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Reading, balance_loss, diversity_loss
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
 from marsrec.settings import Settings
@@ -57,7 +58,7 @@ class Mars(Readout):
             real_time=settings.real_time,
             modulation=settings.modulation,
         )
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         init_normal(self)
         self.operator.reset_modulation()
 

@@ -1,0 +1,216 @@
+"""Causal attention with dropout on the CPU, some rows of its weights at a time.
+
+Torch's own path for attention with dropout holds several (B, H, L, L) tensors and draws L × L random numbers. Here the
+weights of a few histories and positions fit into the cache; the products are torch's, what stands between them is one
+pass, and the backward pass computes weights and masks again.
+
+Shapes: B histories, H heads, L positions, d width of a head.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numba import njit, prange, types, uint32, uint64
+from numba.extending import overload
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key, threshold
+from marsrec.nn.kernels.numeric import FASTMATH, exp
+from marsrec.threads import like_torch
+
+CHUNK = 64  # positions at a time: they attend to no later ones, which saves up to half of the work
+BUFFER = 1 << 18  # weights at a time, as far as one row and CHUNK positions do not need more
+
+
+def causal_attention(query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+    """Mix the values of all positions up to each with weights softmax(query · key / sqrt(d)), and drop weights.
+
+    Equals `F.scaled_dot_product_attention(..., dropout_p=dropout, is_causal=True)`, but for the mask, which follows
+    from one draw of torch's global generator. Without dropout, off the CPU and for other numbers than float32 and
+    float64 it is that function.
+
+    Parameters
+    ----------
+    query, key, value : Tensor (B, H, L, d)
+        In any layout.
+    dropout : float
+        Probability that a weight is dropped, at least 0 and below 1.
+
+    Returns
+    -------
+    Tensor (B, H, L, d)
+    """
+    plain = query.dtype == key.dtype == value.dtype and query.dtype in (torch.float32, torch.float64)
+    if not dropout or query.device.type != "cpu" or not plain or torch.is_autocast_enabled("cpu"):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+    mixed: Tensor = _CausalAttention.apply(query, key, value, dropout, draw_seed())  # type: ignore[no-untyped-call]
+    return mixed
+
+
+class _CausalAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, dropout: float, seed: int) -> Tensor:
+        B, H, L, d = query.shape
+        mixed = query.new_empty(B, L, H, d).transpose(1, 2)  # as the layer after it wants it
+        total = query.new_empty(B, H, L)  # log of the softmax's denominator
+        buffer = query.new_empty(_buffer_size(B, L))
+        options = _options(query, dropout, seed)
+        with like_torch():
+            for h, rows, chunk in _chunks(B, H, L):
+                past = slice(chunk.stop)
+                asked = query[rows, h, chunk]  # (R, C, d)
+                weights = buffer[: asked.shape[0] * asked.shape[1] * chunk.stop].view(*asked.shape[:2], -1)
+                torch.bmm(asked, key[rows, h, past].mT, out=weights)
+                _softmax(rows.start, h, weights.numpy(), total.numpy(), *options)
+                mixed[rows, h, chunk] = torch.bmm(weights, value[rows, h, past])
+        ctx.save_for_backward(query, key, value, mixed, total)
+        ctx.options = options
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mixed, total = ctx.saved_tensors
+        B, H, L, d = query.shape
+        grad_query, grad_key, grad_value = grads = query.new_zeros(B, L, 3, H, d).permute(2, 0, 3, 1, 4)
+        mean = torch.linalg.vecdot(grad, mixed).contiguous()  # (B, H, L): of the weights' slopes, under the weights
+        buffers = query.new_empty(2, _buffer_size(B, L))
+        with like_torch():
+            for h, rows, chunk in _chunks(B, H, L):
+                past = slice(chunk.stop)
+                asked, slope = query[rows, h, chunk], grad[rows, h, chunk]  # (R, C, d)
+                keys, values = key[rows, h, past], value[rows, h, past]  # (R, past, d)
+                size = asked.shape[0] * asked.shape[1] * chunk.stop
+                weights, slopes = (buffer[:size].view(*asked.shape[:2], -1) for buffer in buffers)
+                torch.bmm(asked, keys.mT, out=weights)
+                torch.bmm(slope, values.mT, out=slopes)
+                _softmax_backward(
+                    rows.start, h, weights.numpy(), slopes.numpy(), total.numpy(), mean.numpy(), *ctx.options
+                )
+                grad_value[rows, h, past] += torch.bmm(weights.mT, slope)
+                grad_key[rows, h, past] += torch.bmm(slopes.mT, asked)
+                grad_query[rows, h, chunk] = torch.bmm(slopes, keys)
+        return *grads, None, None
+
+
+def _chunks(B: int, H: int, L: int) -> Iterator[tuple[int, slice, slice]]:
+    """Head, rows and positions."""
+    for start in range(0, L, CHUNK):
+        stop = min(start + CHUNK, L)
+        height = max(1, BUFFER // ((stop - start) * stop))
+        for row in range(0, B, height):
+            for head in range(H):
+                yield head, slice(row, min(row + height, B)), slice(start, stop)
+
+
+def _buffer_size(B: int, L: int) -> int:
+    largest = min(CHUNK, L) * L
+    return min(max(BUFFER, largest), B * largest)
+
+
+def _options(query: Tensor, dropout: float, seed: int) -> tuple[Any, ...]:
+    """What the kernels want to know: factor of the logits, factor of kept weights, seed, threshold of the hash."""
+    number = query.detach().numpy().dtype.type
+    return number(1 / math.sqrt(query.shape[-1])), number(1 / (1 - dropout)), np.uint64(seed), threshold(dropout)
+
+
+@njit(parallel=True, cache=True, fastmath=FASTMATH)
+def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: Any, seed: Any, below: Any) -> None:
+    """Products (R, C, past) become weights in place, dropped and hidden ones 0."""
+    R, C, past = weights.shape
+    H, L = total.shape[1:]
+    zero = weights.dtype.type(0)
+    for index in prange(R * C):
+        r, c = index // C, index % C
+        b, q = row + r, past - C + c
+        weight, hidden = weights[r, c, : q + 1], weights[r, c, q + 1 :]
+        largest = as_integer(weight[0])
+        for j in range(len(weight)):
+            largest = max(largest, as_integer(weight[j]))
+        top = factor * as_float(largest)
+        mass = zero
+        for j in range(len(weight)):
+            w = exp(factor * weight[j] - top)
+            weight[j] = w
+            mass += w
+        total[b, head, q] = top + math.log(mass)
+        key = row_key(seed, (b * H + head) * L + q)
+        low, high = uint32(key), uint32(key >> uint64(32))
+        scale = kept / mass
+        for j in range(len(weight)):
+            weight[j] *= scale if hashed(low, high, j) >= below else zero
+        hidden[:] = zero
+
+
+@njit(parallel=True, cache=True, fastmath=FASTMATH)
+def _softmax_backward(
+    row: int,
+    head: int,
+    weights: Any,
+    slopes: Any,
+    total: Any,
+    mean: Any,
+    factor: Any,
+    kept: Any,
+    seed: Any,
+    below: Any,
+) -> None:
+    """Products become weights again, and slopes by the weights become slopes by the products, both in place."""
+    R, C, past = weights.shape
+    H, L = total.shape[1:]
+    zero = weights.dtype.type(0)
+    for index in prange(R * C):
+        r, c = index // C, index % C
+        b, q = row + r, past - C + c
+        weight, slope = weights[r, c, : q + 1], slopes[r, c, : q + 1]
+        log_mass, center = total[b, head, q], mean[b, head, q]
+        key = row_key(seed, (b * H + head) * L + q)
+        low, high = uint32(key), uint32(key >> uint64(32))
+        for j in range(len(weight)):
+            w = exp(factor * weight[j] - log_mass)
+            scale = kept if hashed(low, high, j) >= below else zero
+            weight[j] = w * scale
+            slope[j] = factor * w * (scale * slope[j] - center)
+        weights[r, c, q + 1 :] = zero
+        slopes[r, c, q + 1 :] = zero
+
+
+def as_integer(x: float) -> float:
+    """In a kernel: an integer that is ordered like x, since LLVM takes maxima of integers many at a time."""
+    return x
+
+
+def as_float(x: float) -> float:
+    """In a kernel: the inverse of `as_integer`."""
+    return x
+
+
+_SIGN_BIT, _OTHER_BITS = np.int32(31), np.int32(0x7FFFFFFF)
+
+
+@overload(as_integer, inline="always")
+def _as_integer(x: Any) -> Any:
+    return _bits if x == types.float32 else _same
+
+
+@overload(as_float, inline="always")
+def _as_float(x: Any) -> Any:
+    return _float_of_bits if x == types.int32 else _same
+
+
+def _bits(x: Any) -> Any:
+    bits = np.float32(x).view(np.int32)
+    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_BIT) & _OTHER_BITS))
+
+
+def _float_of_bits(x: Any) -> Any:
+    return np.int32(x ^ np.int32(np.int32(x >> _SIGN_BIT) & _OTHER_BITS)).view(np.float32)
+
+
+def _same(x: Any) -> Any:
+    return x
