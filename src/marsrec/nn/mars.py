@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
+from marsrec.nn.kernels.gate import gated_sum
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
@@ -192,8 +193,7 @@ class MARS(nn.Module):
             looked_at = self.weights(times, now, positions, rates)  # (B, K, 1, L)
             summaries, weights = (looked_at[:, :, 0] @ states)[:, None], looked_at[:, :, 0]
         latest = self.ages(times.gather(1, positions), now)  # (B, Q)
-        gate = self.gate(summaries, latest[..., None], last_items, last_states)  # (B, Q, K)
-        users = last_states + (gate[..., None, :] @ summaries)[..., 0, :]
+        users, gate = self.fuse(summaries, latest, last_items, last_states)
         return Reading(users, rates, gate, weights)
 
     def weights(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
@@ -216,15 +216,15 @@ class MARS(nn.Module):
             now = times[:, first:]
         return decayed_average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
 
-    def gate(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> Tensor:
-        """Weights of the heads from summaries (B, Q, K, d) and what they have in common: (B, Q, K)."""
+    def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:
+        """User vectors (B, Q, d) and weights of the heads (B, Q, K), from summaries (B, Q, K, d) and ages (B, Q)."""
         d = summaries.shape[-1]
-        context = torch.cat([self.time_encoder(latest), last_items, last_states], dim=-1)
+        context = torch.cat([self.time_encoder(latest[..., None]), last_items, last_states], dim=-1)
         # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
         weight, bias = self.gate_hidden.weight, self.gate_hidden.bias
         shared = F.linear(context, weight[:, d:], bias)
-        scores: Tensor = self.gate_out(torch.tanh(F.linear(summaries, weight[:, :d]) + shared[:, :, None]))
-        return scores[..., 0].softmax(dim=-1)
+        summary, gate = gated_sum(summaries, weight[:, :d], shared, self.gate_out.weight[0])
+        return last_states + summary, gate
 
     def forward(
         self,
