@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange, types, uint32, uint64
-from numba.extending import overload
+from numba import njit, prange, uint32, uint64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key, threshold
-from marsrec.nn.kernels.numeric import FASTMATH, exp
+from marsrec.nn.kernels.numeric import FASTMATH, exp, largest
 from marsrec.threads import like_torch
 
 CHUNK = 64  # positions at a time: they attend to no later ones, which saves up to half of the work
@@ -129,10 +128,7 @@ def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: A
         r, c = index // C, index % C
         b, q = row + r, past - C + c
         weight, hidden = weights[r, c, : q + 1], weights[r, c, q + 1 :]
-        largest = as_integer(weight[0])
-        for j in range(len(weight)):
-            largest = max(largest, as_integer(weight[j]))
-        top = factor * as_float(largest)
+        top = factor * largest(weight)
         mass = zero
         for j in range(len(weight)):
             w = exp(factor * weight[j] - top)
@@ -178,39 +174,3 @@ def _softmax_backward(
             slope[j] = factor * w * (scale * slope[j] - center)
         weights[r, c, q + 1 :] = zero
         slopes[r, c, q + 1 :] = zero
-
-
-def as_integer(x: float) -> float:
-    """In a kernel: an integer that is ordered like x, since LLVM takes maxima of integers many at a time."""
-    return x
-
-
-def as_float(x: float) -> float:
-    """In a kernel: the inverse of `as_integer`."""
-    return x
-
-
-_SIGN_BIT, _OTHER_BITS = np.int32(31), np.int32(0x7FFFFFFF)
-
-
-@overload(as_integer, inline="always")
-def _as_integer(x: Any) -> Any:
-    return _bits if x == types.float32 else _same
-
-
-@overload(as_float, inline="always")
-def _as_float(x: Any) -> Any:
-    return _float_of_bits if x == types.int32 else _same
-
-
-def _bits(x: Any) -> Any:
-    bits = np.float32(x).view(np.int32)
-    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_BIT) & _OTHER_BITS))
-
-
-def _float_of_bits(x: Any) -> Any:
-    return np.int32(x ^ np.int32(np.int32(x >> _SIGN_BIT) & _OTHER_BITS)).view(np.float32)
-
-
-def _same(x: Any) -> Any:
-    return x

@@ -6,7 +6,11 @@ Shapes: N positions, V items, S negatives, C rows of a chunk, d width.
 from typing import Any
 
 import torch
+from numba import njit, prange
 from torch import Tensor
+
+from marsrec.nn.kernels.numeric import FASTMATH, exp, largest
+from marsrec.threads import like_torch
 
 
 def linear_cross_entropy(
@@ -81,30 +85,30 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
         losses = users.new_empty(count, dtype=wide)
         logits = users.new_empty(min(chunk_rows, count), catalog)
-        exps = logits if wide == users.dtype else torch.empty_like(logits, dtype=wide)
+        exps = None if wide == users.dtype else torch.empty_like(logits, dtype=wide)
         for start in range(0, count, chunk_rows):
             rows = slice(start, start + chunk_rows)
             user, target = users[rows], targets[rows, None]  # (C, d), (C, 1)
-            logit, exp = logits[: len(user)], exps[: len(user)]  # (C, V)
+            logit = logits[: len(user)]  # (C, V)
+            exp = logit if exps is None else exps[: len(user)]
             torch.mm(user, items.T, out=logit)
             if bias is not None:
                 logit += bias
-            if exp is not logit:
+            if exps is not None:
                 exp.copy_(logit)
             target_logit = exp.gather(1, target)  # (C, 1)
-            largest = exp.amax(1, keepdim=True)  # (C, 1): subtracted, so that no exp overflows
-            total = exp.sub_(largest).exp_().sum(1, keepdim=True)  # (C, 1)
-            losses[rows] = (total.log() + largest - target_logit).squeeze(1)
+            top, total = _exponentiate(exp)  # (C, 1)
+            losses[rows] = (total.log() + top - target_logit).squeeze(1)
 
             # The softmax is exp / total. Dividing the d columns of a product is cheaper than the V columns of exp.
             scale = 1 / (total * count)  # (C, 1)
-            if exp is not logit:
+            if exps is not None:
                 logit.copy_(exp)
             if grad_users is not None:
                 torch.mm(logit, items, out=grad_users[rows]).mul_(scale)
             if grad_items is not None:
                 scaled = (user * scale).to(user.dtype)
-                if exp is logit:
+                if exps is None:
                     grad_items.addmm_(logit.T, scaled)
                 else:  # a sum in half precision over all chunks would swallow small gradients
                     grad_items += logit.T @ scaled
@@ -134,6 +138,30 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )
         users, items, bias = (None if grad is None else grad * grad_loss.to(grad.dtype) for grad in ctx.saved_tensors)
         return users, items, None, bias, None, None
+
+
+def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn (C, V) logits into exp(logit - largest of the row) in place; return the largest and the sums, (C, 1)."""
+    if logits.device.type == "cpu":
+        top, total = logits.new_empty(2, len(logits), 1)
+        with like_torch():
+            _exponentiate_rows(logits.numpy(), top.numpy(), total.numpy())
+        return top, total
+    top = logits.amax(1, keepdim=True)
+    return top, logits.sub_(top).exp_().sum(1, keepdim=True)
+
+
+@njit(parallel=True, cache=True, fastmath=FASTMATH)
+def _exponentiate_rows(logits: Any, tops: Any, totals: Any) -> None:
+    for c in prange(len(logits)):
+        row = logits[c]
+        top = largest(row)
+        total = logits.dtype.type(0)
+        for v in range(len(row)):
+            value = exp(row[v] - top)
+            row[v] = value
+            total += value
+        tops[c, 0], totals[c, 0] = top, total
 
 
 def sampled_softmax(

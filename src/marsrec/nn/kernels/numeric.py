@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 from numba.core import event
 from numba.extending import overload
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ def _exp_float32(x: Any) -> Any:
     # 2^whole has whole + 127 in its exponent bits.
     return p * np.int32((np.int32(whole) + _BIAS) << _MANTISSA_BITS).view(np.float32)
 
+# log 2 in two parts: the first has few bits, so that its product with a whole number is exact.
+_LN2_HIGH, _LN2_LOW, _HALF = np.float32(0.693359375), np.float32(-2.12194440e-4), np.float32(0.5)
 
 def _exp_float64(x: Any) -> Any:
     return math.exp(x)
@@ -92,6 +94,51 @@ def _log1p_float32(x: Any) -> Any:
     p = (((p * r + _D6) * r + _D7) * r + _D8) * r * r * r
     scale = np.float32(whole)
     return scale * _LN2_LOW + p - _HALF * r * r + r + scale * _LN2_HIGH
+
+_SIGN_BIT, _OTHER_BITS = np.int32(31), np.int32(0x7FFFFFFF)
+
+
+def ordered(x: float) -> float:
+    """In a numba kernel, a number that is ordered like x: an integer for float32. `unordered` is the inverse."""
+    return x
+
+
+def unordered(x: float) -> float:
+    """See `ordered`."""
+    return x
+
+
+@overload(ordered, inline="always")
+def _ordered(x: Any) -> Any:
+    return _ordered_float32 if x == types.float32 else _same
+
+
+@overload(unordered, inline="always")
+def _unordered(x: Any) -> Any:
+    return _unordered_float32 if x == types.int32 else _same
+
+
+def _ordered_float32(x: Any) -> Any:
+    bits = np.float32(x).view(np.int32)
+    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_BIT) & _OTHER_BITS))
+
+
+def _unordered_float32(x: Any) -> Any:
+    return np.int32(x ^ np.int32(np.int32(x >> _SIGN_BIT) & _OTHER_BITS)).view(np.float32)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+@njit(cache=True)
+def largest(values: Any) -> Any:
+    """The largest of at least one value. LLVM compares integers many at a time, but not floats, which may be NaN."""
+    top = ordered(values[0])
+    for j in range(len(values)):
+        top = max(top, ordered(values[j]))
+    return unordered(top)
+
 
 
 def _log1p_float64(x: Any) -> Any:
