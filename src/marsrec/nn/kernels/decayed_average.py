@@ -156,8 +156,9 @@ class _DecayedAverage(torch.autograd.Function):
 
 def _chunks(B: int, Q: int, K: int, first: int) -> Iterator[tuple[slice, slice, int]]:
     """Rows, positions counted from `first`, and the number of events up to the last of these positions."""
-    for start in range(0, Q, CHUNK):
-        stop = min(start + CHUNK, Q)
+    size = -(-Q // max(1, -(-Q // CHUNK)))  # chunks of about the same size
+    for start in range(0, Q, max(1, size)):
+        stop = min(start + size, Q)
         past = first + stop
         height = max(1, BUFFER // ((stop - start) * K * past))
         for row in range(0, B, height):
