@@ -1,6 +1,5 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +9,9 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from polars.exceptions import PolarsError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from marsrec import show
+from marsrec import saved, show
 from marsrec.asked import Kind, as_kind, column, given_histories, is_one, kind_of, known_histories
 from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
@@ -29,14 +25,9 @@ from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
 from marsrec.models import ModelSettings, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
-from marsrec.storage import atomic_folder
+from marsrec.session import Session
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
-
-FORMAT = 1
-
-CONFIG = "config.json"
-"""The file that tells a saved recommender."""
 
 
 class Recommender:
@@ -242,25 +233,41 @@ class Recommender:
             Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any
             known item. Of the kind that was given: pandas, pyarrow or polars.
         """
-        network = self._fitted()
-        if k < 1:
-            raise SettingsError(f"k must be at least 1; found {k}.")
+        self._fitted()
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
         vectors, known = self._vectors(given, at)
         seen = _seen(given, known) if mask_seen else None
+        table = self._answer(given.user_ids.ids, vectors, known, seen, k, candidates)
+        return as_kind(table, kind_of(users if users is not None else histories) or self.kind)
+
+    def _answer(
+        self,
+        ids: pl.Series,
+        vectors: Tensor,
+        known: NDArray[np.int64],
+        seen: tuple[Tensor, Tensor] | None,
+        k: int,
+        candidates: Sequence[Any] | None,
+    ) -> pl.DataFrame:
+        """The best items for the users whose vectors are known, and popular ones for the others."""
+        network = self._fitted()
+        if k < 1:
+            raise SettingsError(f"k must be at least 1; found {k}.")
         allowed = None if candidates is None else self._codes(candidates, "candidates")
-        scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
-        table = self._table(given.user_ids.ids.gather(known), scores, items, "model")
-        cold = np.flatnonzero(given.lengths == 0)
+        tables = []
+        if len(known):
+            scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
+            tables.append(self._table(ids.gather(known), scores, items, "model"))
+        cold = np.setdiff1d(np.arange(len(ids)), known)
         if len(cold):
             popular = torch.from_numpy(self.item_counts.astype(np.float32)).expand(len(cold), -1)
             scores, items = top_k(lambda rows: rows, popular, k, candidates=allowed)
-            table = pl.concat([table, self._table(given.user_ids.ids.gather(cold), scores, items, "popularity")])
-            order = pl.DataFrame({"user": given.user_ids.ids}).with_row_index("order")
-            table = table.join(order, on="user", maintain_order="left").sort("order", maintain_order=True).drop("order")
-        return as_kind(table, kind_of(users if users is not None else histories) or self.kind)
+            tables.append(self._table(ids.gather(cold), scores, items, "popularity"))
+        order = pl.DataFrame({"user": ids}).with_row_index("order")
+        table = pl.concat(tables).join(order, on="user", maintain_order="left")
+        return table.sort("order", maintain_order=True).drop("order")
 
     def _table(self, users: pl.Series, scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
         count, k = items.shape
@@ -291,18 +298,25 @@ class Recommender:
         ends = given.offsets[which + 1]
         starts = np.maximum(given.offsets[which], ends - self.settings.length)
         batch = gather(given, np.stack([starts, ends, ends], axis=1))
-        asked = self.log_end if at is None else instant(at, self.unit)
-        readout = self.settings.readout
-        if at is not None and not (readout.name == "mars" and readout.clock == "request"):
-            warnings.warn(
-                "this model is not on the request clock: the moment of the request changes nothing.", stacklevel=4
-            )
-        now = batch.times.max(dim=1, keepdim=True).values.clamp(min=asked)
-        if at is not None and bool((now > asked).any()):
-            latest = int(now.max())
-            raise DataError(f"at={at!r} is earlier than an event of the history ({latest} {self.unit}). Ask later.")
+        now = self._moments(at, batch.times.max(dim=1).values)[:, None]
         moved = Batch(batch.items, batch.times, batch.lengths, batch.targets, now.expand_as(batch.times))
         return moved.to(self._fitted().items.weight.device)
+
+    def _moments(self, at: Any, latest: Tensor) -> Tensor:
+        """When requests are made by users with these (N,) latest events: the end of the log, unless said."""
+        if at is None:
+            return latest.clamp(min=self.log_end)
+        asked = instant(at, self.unit)
+        readout = self.settings.readout
+        if not (readout.name == "mars" and readout.clock == "request"):
+            warnings.warn(
+                "this model is not on the request clock: the moment of the request changes nothing.", stacklevel=5
+            )
+        if bool((latest > asked).any()):
+            raise DataError(
+                f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}). Ask later."
+            )
+        return torch.full_like(latest, asked)
 
     def _known(self, users: Any) -> Histories:
         """Histories of users of the log."""
@@ -324,6 +338,36 @@ class Recommender:
         if unknown := int((codes == 0).sum()):
             warnings.warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.", stacklevel=3)
         return torch.from_numpy(np.unique(codes[codes > 0]).astype(np.int64))
+
+    # ----------------------------------------------------------------- live
+
+    def start(self, history: Any = ()) -> Session:
+        """A live session of one user, which takes in events as they happen.
+
+        With a recurrent model (mamba4rec, mars-m) an event and a request cost the same however long the history is, and
+        all of it counts. With others the session keeps the latest `length` events.
+
+        Parameters
+        ----------
+        history : raw user id, or what `recommend` takes as `histories`
+            A user of the log, or the events of one user so far; nothing for a new one.
+
+        Examples
+        --------
+        >>> session = recommender.start("u1")  # doctest: +SKIP
+        >>> session.add("tea", "2026-01-05 10:00")  # doctest: +SKIP
+        >>> session.recommend(k=5)  # doctest: +SKIP
+        """
+        given = self._known(history) if is_one(history) else self._given(history)
+        if given.n_users != 1:
+            raise DataError(f"a session is of one user; this history has {given.n_users}.")
+        session = Session(self)
+        session.extend(given.items, given.times)
+        return session
+
+    def resume(self, data: bytes) -> Session:
+        """Go on with a session from its `to_bytes`."""
+        return Session.from_bytes(self, data)
 
     # ------------------------------------------------------ explain, similar
 
@@ -373,59 +417,12 @@ class Recommender:
         histories : bool
             Also write the users' histories, so that `recommend(users=...)` works after loading.
         """
-        network = self._fitted()
-        config = {
-            "format": FORMAT,
-            "made": {"model": self.name, "encoder": self.encoder, "readout": self.readout, "options": self.options},
-            "kind": self.kind,
-            "columns": self.columns.model_dump(mode="json"),
-            "model": self.settings.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json"),
-            "split": self.split_settings.model_dump(mode="json"),
-            "items": len(self.item_ids),
-            "unit": self.unit,
-            "log_end": self.log_end,
-        }
-        with atomic_folder(Path(folder), marker=CONFIG) as target:
-            save_file(
-                {name: value.contiguous() for name, value in network.state_dict().items()}, target / "model.safetensors"
-            )
-            (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-            (target / "metrics.json").write_text(json.dumps(self.metrics, indent=2) + "\n")
-            items = pl.DataFrame({"item": self.item_ids.ids, "count": self.item_counts[1:]})
-            items.write_parquet(target / "items.parquet")
-            if histories and self.histories is not None:
-                self.histories.save(target / "histories")
+        saved.save(self, Path(folder), histories=histories)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
-        folder = Path(folder)
-        try:
-            config = json.loads((folder / CONFIG).read_text())
-            if config["format"] != FORMAT:
-                raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
-            training = TrainingSettings.model_validate(config["training"])
-            recommender = cls(**config["made"], training=training)
-            recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
-            recommender.settings = ModelSettings.model_validate(config["model"])
-            recommender.split_settings = SplitSettings.model_validate(config["split"])
-            items = pl.read_parquet(folder / "items.parquet")
-            recommender.item_ids = Vocabulary(items["item"])
-            recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
-            recommender.unit, recommender.log_end = config["unit"], config["log_end"]
-            recommender.metrics = json.loads((folder / "metrics.json").read_text())
-            network = recommender.settings.build(len(recommender.item_ids), recommender.unit)
-            network.load_state_dict(load_file(folder / "model.safetensors"))
-        except MarsrecError:
-            raise
-        except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
-        recommender.network = network.to(device).eval()
-        if Histories.is_prepared(folder / "histories"):
-            recommender.histories = Histories.load(folder / "histories")
-        return recommender
+        return saved.load(cls, Path(folder), device)
 
     def _fitted(self) -> SequenceModel:
         if self.network is None:

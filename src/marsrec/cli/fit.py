@@ -55,6 +55,7 @@ def fit(
     patience: Annotated[int, typer.Option(help="Epochs without a better NDCG@10.", rich_help_panel=TRAIN)] = 20,
     learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
     targets_per_batch: Annotated[int, typer.Option(help="Events per step.", rich_help_panel=TRAIN)] = 2048,
+    overlap: Annotated[float, typer.Option(help="Share of a window that is context.", rich_help_panel=TRAIN)] = 0.5,
     sampled_negatives: Annotated[
         int, typer.Option(help="Sampled softmax over this many items; 0 is the full softmax.", rich_help_panel=TRAIN)
     ] = 0,
@@ -103,6 +104,7 @@ def fit(
         patience=patience,
         learning_rate=learning_rate,
         targets_per_batch=targets_per_batch,
+        overlap=overlap,
         sampled_negatives=sampled_negatives,
         seed=seed,
         max_minutes=max_minutes,
@@ -168,7 +170,7 @@ def _papers(paper: Any, model: str, readout: str | None) -> dict[str, Any]:
 
 def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
     """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
-    from marsrec.recommender import CONFIG
+    from marsrec.saved import CONFIG
     from marsrec.storage import refuse_foreign
     from marsrec.training.fit import CHECKPOINT
 

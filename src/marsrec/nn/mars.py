@@ -17,6 +17,7 @@ Shape letters: B users, L positions, Q positions that are read out (1 or L), K h
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +25,13 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.kernels.gate import gated_sum
+from marsrec.nn.streaming import mixture_weights, streaming_average
+
+Form = Literal["dense", "streaming", "auto"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
+STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -61,6 +66,9 @@ class MARS(nn.Module):
         False is ablation b1: an event's age is the number of events after it, in units of `tau0`.
     modulation : bool
         False is ablation b2: all users share the rates.
+    form : {"auto", "dense", "streaming"}
+        "dense" weighs all pairs of events; "streaming" sums them up by a mixture of fixed exponentials, in time linear
+        in L (see `marsrec.nn.streaming`); "auto" streams where every position of a long history is read out.
 
     Examples
     --------
@@ -90,8 +98,12 @@ class MARS(nn.Module):
         tau0: float = 3600.0,
         real_time: bool = True,
         modulation: bool = True,
+        form: Form = "auto",
     ) -> None:
         super().__init__()
+        if form == "streaming" and time_scale != "log":
+            raise ValueError('form="streaming" needs time_scale="log": no fixed set of exponentials serves linear time')
+        self.form = form
         self.time_scale, self.tau0, self.real_time = time_scale, tau0, real_time
         self.raw_rates = nn.Parameter(torch.linspace(-1.0, 2.0, heads))  # λ̃
         self.raw_temperatures = nn.Parameter(torch.zeros(heads))  # τ̃
@@ -190,8 +202,8 @@ class MARS(nn.Module):
         if every:
             summaries = self.summaries(states, times, now, rates)
         else:
-            looked_at = self.weights(times, now, positions, rates)  # (B, K, 1, L)
-            summaries, weights = (looked_at[:, :, 0] @ states)[:, None], looked_at[:, :, 0]
+            weights = self._weights_at_last(times, now, positions, rates)  # (B, K, L)
+            summaries = (weights @ states)[:, None]
         latest = self.ages(times.gather(1, positions), now)  # (B, Q)
         users, gate = self.fuse(summaries, latest, last_items, last_states)
         return Reading(users, rates, gate, weights)
@@ -208,13 +220,24 @@ class MARS(nn.Module):
         logits = torch.addcmul(bias[:, None], rates.transpose(1, 2)[..., None], ages[:, None], value=-1.0)
         return logits.softmax(dim=-1)
 
+    def _weights_at_last(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
+        """Weights (B, K, L) at (B, 1) `positions`, in this operator's form."""
+        if self.form != "streaming":
+            return self.weights(times, now, positions, rates)[:, :, 0]
+        if not self.real_time:
+            times = torch.arange(times.shape[1], device=times.device).expand_as(times) * round(self.tau0)
+            now = positions * round(self.tau0)
+        return mixture_weights(times, now[:, 0], positions[:, 0] + 1, rates[:, 0], tau0=self.tau0)
+
     def summaries(self, states: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
         """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
         first = states.shape[1] - rates.shape[1]
         if not self.real_time:
             times = torch.arange(states.shape[1], device=times.device).expand_as(times) * round(self.tau0)
             now = times[:, first:]
-        return decayed_average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+        long = self.form == "auto" and self.time_scale == "log" and states.shape[1] >= STREAM_FROM
+        average = streaming_average if self.form == "streaming" or long else decayed_average
+        return average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:
         """User vectors (B, Q, d) and weights of the heads (B, Q, K), from summaries (B, Q, K, d) and ages (B, Q)."""

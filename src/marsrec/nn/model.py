@@ -2,11 +2,15 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder
+from marsrec.nn.encoders.base import Encoder, Memory
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
+
+ModelMemory = tuple[Memory, Memory]
+"""What a recurrent model remembers of histories: the encoder's part and the readout's."""
 
 
 class Scorer(Protocol):
@@ -43,6 +47,30 @@ class SequenceModel(nn.Module):
         states = self.encoder(embedded, batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
+
+    # Live: a memory of fixed size instead of the history.
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether `start`, `resume` and `recall` work: an event costs the same however many came before."""
+        return self.encoder.recurrent and self.readout.streams
+
+    def start(self, rows: int) -> ModelMemory:
+        """The memory of histories without events."""
+        table = self.items.weight
+        return self.encoder.start(rows), self.readout.start(table.new_zeros(rows, table.shape[1]))
+
+    @torch.no_grad()
+    def resume(self, memory: ModelMemory, items: Tensor, times: Tensor) -> ModelMemory:
+        """Take in (B, L) events after those remembered."""
+        embedded = self.items(items)
+        states, encoded = self.encoder.resume(memory[0], embedded)
+        return encoded, self.readout.remember(memory[1], states, embedded, times)
+
+    @torch.no_grad()
+    def recall(self, memory: ModelMemory, now: Tensor) -> Tensor:
+        """User vectors (B, d) for requests at the moments `now` (B,), not before the latest events."""
+        return self.readout.recall(memory[1], now)
 
     def score(self, users: Tensor) -> Tensor:
         """(N, d) user vectors -> (N, items + 1) scores; column 0 is padding and means nothing."""

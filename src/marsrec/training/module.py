@@ -34,6 +34,9 @@ class TrainingSettings(Settings):
     """Number of predicted events per step."""
     pool: int = Field(16, ge=1)
     """Rows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better."""
+    overlap: float = Field(0.5, ge=0, lt=1)
+    """Histories longer than a window are cut into windows that overlap by this share of their length: each window after
+    the first is trained on its new part only, so that every target looks back on at least the overlap."""
     sampled_negatives: int = Field(0, ge=0)
     """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
     seed: int = Field(0, ge=0)
@@ -55,7 +58,8 @@ class TrainingSettings(Settings):
 def training_batches(split: Split, length: int, causal: bool, settings: TrainingSettings, epoch: int) -> Batches:
     """Batches of one epoch. They depend on nothing but the data, the settings and the number of the epoch."""
     generator = np.random.default_rng([settings.seed, epoch])
-    rows = windows(split, length, max(1, length // 2), generator) if causal else prefixes(split, length)
+    stride = max(1, round(length * (1 - settings.overlap)))
+    rows = windows(split, length, stride, generator) if causal else prefixes(split, length)
     return Batches(split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool)
 
 

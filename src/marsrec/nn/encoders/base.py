@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 
-
 Memory = tuple[Tensor, ...]
 """What a recurrent encoder remembers of the events so far: tensors (B, ...) of a fixed size."""
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, Memory, init_normal
 from marsrec.nn.kernels.causal_conv import causal_conv
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
 from marsrec.settings import Settings
 
@@ -111,10 +112,10 @@ class Block(nn.Module):
         self.state_space = StateSpace(dim, settings)
         self.state_norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.feed_forward = nn.Sequential(
-            nn.Linear(dim, settings.inner), nn.GELU(), nn.Dropout(settings.dropout), nn.Linear(settings.inner, dim)
+            nn.Linear(dim, settings.inner), nn.GELU(), Dropout(settings.dropout), nn.Linear(settings.inner, dim)
         )
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         init_normal(self if settings.initialisation == "published" else self.feed_forward)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -145,7 +146,7 @@ class Mamba(Encoder):
 
     def __init__(self, dim: int, settings: MambaSettings) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]
 

@@ -15,8 +15,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numba import njit, prange
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from marsrec.errors import SettingsError
 from marsrec.nn.kernels.numeric import FASTMATH, Array, array, exp
@@ -116,7 +118,7 @@ def continued_scan(
     if chosen(x.device.type) != "cpu" or not x.is_cpu:
         return reference(x, delta, A, B, C, D, state)
     y, final, _ = _run_forward(x, delta, A, B, C, D, state.transpose(1, 2), keep=False)
-    return y, torch.from_numpy(final).transpose(1, 2)
+    return y, final.transpose(1, 2)
 
 
 def reference(
@@ -148,47 +150,63 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
         y, _, kept = _run_forward(x, delta, A, B, C, D, None, keep=any(ctx.needs_input_grad))
-        ctx.save_for_backward(x, delta, A, B, C, D)
-        ctx.kept = kept
+        ctx.save_for_backward(x, delta, A, B, C, D, kept)
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        x, delta, A, B, C, D = ctx.saved_tensors
-        rows, length, channels = x.shape
-        blocks = -(-channels // _BLOCK)
-        grad_y, x_, delta_, A_, B_, C_, D_ = (array(part) for part in (grad, x, delta, A.T, B, C, D))
-        grad_x, grad_delta = np.empty_like(x_), np.empty_like(x_)
+        x, delta, A, B, C, D, kept = ctx.saved_tensors
+        (rows, length, states), channels = B.shape, len(D)
+        wide = kept.shape[-1]
+        grad_x, grad_delta = x.new_empty(rows, length, wide), x.new_empty(rows, length, wide)
         # Sums over rows or over blocks of channels are taken afterwards, in an order that no thread can change.
-        grad_A = np.empty((rows, *A.T.shape), x_.dtype)
-        grad_B = np.empty((blocks, *B.shape), x_.dtype)
-        grad_C = np.empty((blocks, *C.shape), x_.dtype)
+        grad_A = x.new_empty(rows, states, wide)
+        grad_B, grad_C = (x.new_empty(wide // _BLOCK, rows, length, states) for _ in range(2))
         with like_torch():
-            _backward(grad_y, x_, delta_, A_, B_, C_, D_, ctx.kept, grad_x, grad_delta, grad_A, grad_B, grad_C)
+            _backward(
+                _blocks(grad), _blocks(x), _blocks(delta), _blocks(A.T), array(B), array(C), _blocks(D), array(kept),
+                array(grad_x), array(grad_delta), array(grad_A), array(grad_B), array(grad_C),
+            )  # fmt: skip
         return (
-            torch.from_numpy(grad_x),
-            torch.from_numpy(grad_delta),
-            torch.from_numpy(grad_A).sum(0).T,
-            torch.from_numpy(grad_B).sum(0),
-            torch.from_numpy(grad_C).sum(0),
+            grad_x[..., :channels],
+            grad_delta[..., :channels],
+            grad_A.sum(0).T[:channels],
+            grad_B.sum(0),
+            grad_C.sum(0),
             (grad * x).sum((0, 1)),
         )
 
 
+def _blocks(part: Tensor) -> Array:
+    """Channels, filled up with zeros to whole blocks: loops of a length that the compiler knows are faster."""
+    return array(F.pad(part, (0, -part.shape[-1] % _BLOCK)))
+
+
 def _run_forward(
     x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, start: Tensor | None, *, keep: bool
-) -> tuple[Tensor, Array, Array]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Output, last states (B, N, E), and the states before every segment if they are to be kept."""
-    rows, length, channels = x.shape
-    x_, delta_, A_, B_, C_, D_ = (array(part) for part in (x, delta, A.T, B, C, D))
-    dtype, states = x_.dtype, A.shape[1]
-    y = np.empty_like(x_)
-    state = np.zeros((rows, states, channels), dtype) if start is None else array(start).copy()
-    kept = np.empty((rows, -(-length // _SEGMENT) if keep else 0, states, channels), dtype)
+    (rows, length, states), channels = B.shape, len(D)
+    wide = channels + -channels % _BLOCK
+    y = x.new_empty(rows, length, wide)
+    state = x.new_zeros(rows, states, wide)
+    if start is not None:
+        state[..., :channels] = start
+    kept = x.new_empty(rows, -(-length // _SEGMENT) if keep else 0, states, wide)
     with like_torch():
-        _forward(x_, delta_, A_, B_, C_, D_, state, y, kept)
-    return torch.from_numpy(y), state, kept
+        _forward(
+            _blocks(x),
+            _blocks(delta),
+            _blocks(A.T),
+            array(B),
+            array(C),
+            _blocks(D),
+            array(state),
+            array(y),
+            array(kept),
+        )
+    return y[..., :channels], state[..., :channels], kept
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH)
@@ -196,25 +214,23 @@ def _forward(
     x: Array, delta: Array, A: Array, B: Array, C: Array, D: Array, state: Array, y: Array, kept: Array
 ) -> None:
     rows, length, channels = x.shape
-    states = A.shape[0]
-    blocks = -(-channels // _BLOCK)
+    states, blocks = A.shape[0], channels // _BLOCK
     for task in prange(rows * blocks):
         row, low = task // blocks, task % blocks * _BLOCK
-        high = min(low + _BLOCK, channels)
-        width = high - low
+        high = low + _BLOCK
         rates = A[:, low:high].copy()
         h = state[row, :, low:high].copy()
-        fed = np.empty(width, x.dtype)
+        fed = np.empty(_BLOCK, x.dtype)
         for t in range(length):
             if kept.shape[1] > 0 and t % _SEGMENT == 0:
                 kept[row, t // _SEGMENT, :, low:high] = h
             step, out = delta[row, t, low:high], y[row, t, low:high]
-            for e in range(width):
+            for e in range(_BLOCK):
                 fed[e] = step[e] * x[row, t, low + e]
                 out[e] = D[low + e] * x[row, t, low + e]
             for n in range(states):
                 write, read = B[row, t, n], C[row, t, n]
-                for e in range(width):
+                for e in range(_BLOCK):
                     new = exp(step[e] * rates[n, e]) * h[n, e] + fed[e] * write
                     h[n, e] = new
                     out[e] += read * new
@@ -238,42 +254,42 @@ def _backward(
     grad_C: Array,
 ) -> None:
     rows, length, channels = x.shape
-    states = A.shape[0]
-    blocks = -(-channels // _BLOCK)
+    states, blocks = A.shape[0], channels // _BLOCK
     for task in prange(rows * blocks):
         row, block = task // blocks, task % blocks
-        low, high = block * _BLOCK, min(block * _BLOCK + _BLOCK, channels)
-        width = high - low
+        low, high = block * _BLOCK, block * _BLOCK + _BLOCK
         rates = A[:, low:high].copy()
-        h = np.empty((_SEGMENT + 1, states, width), x.dtype)  # states before and after each position of a segment
-        decay = np.empty((_SEGMENT, states, width), x.dtype)
-        later = np.zeros((states, width), x.dtype)  # gradient that reaches a state from the positions after it
-        to_rates = np.zeros((states, width), x.dtype)
-        fed, to_fed, to_step = np.empty(width, x.dtype), np.empty(width, x.dtype), np.empty(width, x.dtype)
+        h = np.empty((_SEGMENT + 1, states, _BLOCK), x.dtype)  # states before and after each position of a segment
+        decay = np.empty((_SEGMENT, states, _BLOCK), x.dtype)
+        later = np.zeros((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
+        to_rates = np.zeros((states, _BLOCK), x.dtype)
+        fed, to_fed, to_step = np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype)
         for segment in range(kept.shape[1] - 1, -1, -1):
             start, stop = segment * _SEGMENT, min(segment * _SEGMENT + _SEGMENT, length)
             h[0] = kept[row, segment, :, low:high]
             for t in range(start, stop):
                 i = t - start
                 step = delta[row, t, low:high]
-                for e in range(width):
+                for e in range(_BLOCK):
                     fed[e] = step[e] * x[row, t, low + e]
                 for n in range(states):
                     write = B[row, t, n]
-                    for e in range(width):
-                        decay[i, n, e] = exp(step[e] * rates[n, e])
-                        h[i + 1, n, e] = decay[i, n, e] * h[i, n, e] + fed[e] * write
+                    share, before, after = decay[i, n], h[i, n], h[i + 1, n]
+                    for e in range(_BLOCK):
+                        share[e] = exp(step[e] * rates[n, e])
+                    for e in range(_BLOCK):
+                        after[e] = share[e] * before[e] + fed[e] * write
             for t in range(stop - 1, start - 1, -1):
                 i = t - start
                 step, out = delta[row, t, low:high], grad[row, t, low:high]
-                for e in range(width):
+                for e in range(_BLOCK):
                     fed[e] = step[e] * x[row, t, low + e]
                     to_fed[e] = 0
                     to_step[e] = 0
                 for n in range(states):
                     write, read = B[row, t, n], C[row, t, n]
                     to_read = to_write = x.dtype.type(0)
-                    for e in range(width):
+                    for e in range(_BLOCK):
                         g = later[n, e] + out[e] * read
                         to_read += out[e] * h[i + 1, n, e]
                         to_write += g * fed[e]
@@ -285,7 +301,7 @@ def _backward(
                         to_rates[n, e] += g * step[e]
                     grad_B[block, row, t, n] = to_write
                     grad_C[block, row, t, n] = to_read
-                for e in range(width):
+                for e in range(_BLOCK):
                     grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
                     grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
         grad_A[row, :, low:high] = to_rates

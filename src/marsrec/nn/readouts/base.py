@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Memory
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,31 @@ class ReadoutOutput:
 
 
 class Readout(nn.Module, ABC):
-    """States become the user vector."""
+    """States become the user vector.
+
+    A readout that streams can do so from a memory of fixed size.
+    """
+
+    @property
+    def streams(self) -> bool:
+        """Whether `start`, `remember` and `recall` work."""
+        return False
 
     @abstractmethod
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """(B, L, d) states and embedded items -> user vectors at the latest events or at the targets."""
+
+    def start(self, zeros: Tensor) -> Memory:
+        """The memory of histories without events, from (B, d) zeros of the states' kind."""
+        raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+    def remember(self, memory: Memory, states: Tensor, embedded: Tensor, times: Tensor) -> Memory:
+        """Take in events: (B, L, d) states and embedded items, and their (B, L) times."""
+        raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+    def recall(self, memory: Memory, now: Tensor) -> Tensor:
+        """User vectors (B, d) for requests at the moments `now` (B,)."""
+        raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
 
 def at_last(states: Tensor, batch: Batch) -> Tensor:

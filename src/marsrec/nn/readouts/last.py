@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Memory
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
 from marsrec.settings import Settings
 
@@ -25,3 +26,20 @@ class Last(Readout):
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
         return ReadoutOutput(states[batch.targets > 0] if at_targets else at_last(states, batch))
+
+    @property
+    def streams(self) -> bool:
+        """Yes: the last state is all there is to remember."""
+        return True
+
+    def start(self, zeros: Tensor) -> Memory:
+        """See `Readout.start`."""
+        return (zeros,)
+
+    def remember(self, memory: Memory, states: Tensor, embedded: Tensor, times: Tensor) -> Memory:
+        """See `Readout.remember`."""
+        return (states[:, -1],)
+
+    def recall(self, memory: Memory, now: Tensor) -> Tensor:
+        """See `Readout.recall`."""
+        return memory[0]

@@ -7,10 +7,12 @@ from pydantic import Field
 from torch import Tensor
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import init_normal
+from marsrec.errors import SettingsError
+from marsrec.nn import streaming
+from marsrec.nn.encoders.base import Memory, init_normal
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.mars import MARS, Reading, balance_loss, diversity_loss
+from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
 from marsrec.settings import Settings
 
@@ -38,9 +40,14 @@ class MarsSettings(Settings):
     """η_bal, the weight of the balance loss; 0 is ablation b4."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on the user vector."""
+    form: Form = "auto"
+    """How the weighted sums are computed: "dense" from all pairs of events, "streaming" in time linear in the length by
+    a mixture of fixed exponentials (log scale only), "auto" streaming where training windows are long."""
 
     def build(self, dim: int, tau0: float) -> "Mars":
         """Make the readout."""
+        if self.form == "streaming" and self.time_scale != "log":
+            raise SettingsError('readout.form "streaming" needs readout.time_scale "log"; use form "dense" or "auto".')
         return Mars(dim, tau0, self)
 
 
@@ -57,6 +64,7 @@ class Mars(Readout):
             tau0=tau0,
             real_time=settings.real_time,
             modulation=settings.modulation,
+            form=settings.form,
         )
         self.dropout = Dropout(settings.dropout)
         init_normal(self)
@@ -100,3 +108,41 @@ class Mars(Readout):
         chosen = torch.multinomial((batch.targets > 0).float(), 1)  # (B, 1)
         at_chosen = rates.gather(1, (chosen - first)[..., None].expand(-1, -1, rates.shape[-1]))
         return self.operator.weights(batch.times, now.gather(1, chosen), chosen, at_chosen)[:, :, 0]
+
+    # Live: the streaming form of the operator, and what the gate wants to know of the latest event.
+
+    @property
+    def streams(self) -> bool:
+        """Whether there is a streaming form: on the log scale of time."""
+        return self.settings.time_scale == "log"
+
+    def start(self, zeros: Tensor) -> Memory:
+        """See `Readout.start`."""
+        past = streaming.start(zeros, tau0=self.operator.tau0)
+        return past.sums, past.counts, past.time, zeros, zeros
+
+    def remember(self, memory: Memory, states: Tensor, embedded: Tensor, times: Tensor) -> Memory:
+        """See `Readout.remember`."""
+        past = self._past(memory)
+        if not self.settings.real_time:  # ages are counted in events; the node that does not decay counts them
+            before = past.counts[:, :1].long()
+            times = (before + torch.arange(times.shape[1], device=times.device)) * round(self.operator.tau0)
+        past = streaming.extend(past, states, times)
+        return past.sums, past.counts, past.time, states[:, -1], embedded[:, -1]
+
+    def recall(self, memory: Memory, now: Tensor) -> Tensor:
+        """See `Readout.recall`."""
+        past = self._past(memory)
+        last_states, last_items = memory[3:]
+        if self.settings.clock == "last-event" or not self.settings.real_time:
+            now = past.time
+        rates = self.operator.rates(last_states)
+        summaries = streaming.average(past, rates, now)  # (B, K, d)
+        latest = self.operator.ages(past.time, now)
+        return self.operator.fuse(summaries[:, None], latest[:, None], last_items[:, None], last_states[:, None])[0][
+            :, 0
+        ]
+
+    def _past(self, memory: Memory) -> streaming.Past:
+        sums, counts, time = memory[:3]
+        return streaming.Past(sums, counts, time, self.operator.tau0)

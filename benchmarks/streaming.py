@@ -1,0 +1,104 @@
+"""The streaming form: its error by the number of nodes, and its time and memory beside the dense form."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.measure import peak_bytes, show
+from marsrec.nn.kernels.decayed_average import decayed_average
+from marsrec.nn.streaming import LONGEST, NODES, coefficients, nodes, streaming_average
+
+COUNTS = (16, 20, 22, NODES, 28, 32)
+CROWD = 1000
+CAPTION = f"crowd: error of the share that {CROWD:,} simultaneous events have in an average beside one newer event"
+SIZES = ((20, 200), (3, 1600))  # rows × positions
+WIDTH, HEADS = 64, 8
+REPETITIONS = 7
+
+
+def errors(count: int) -> list[float]:
+    """Largest errors, in the order of the table's columns."""
+    rates = torch.tensor(np.append(np.geomspace(0.03, 4, 20), np.geomspace(4.2, 8, 8)))
+    worst = torch.zeros(4, len(rates), dtype=torch.float64)  # last event, request, request × (1 + z)^…, crowd
+    for newest in np.append(0.0, np.geomspace(0.02, LONGEST, 200)):
+        older = torch.tensor(np.append(0.0, np.geomspace(1e-3, max(LONGEST - newest, 2e-3), 300)))
+        mix = coefficients(rates, torch.tensor(newest), count=count)
+        found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
+        z = older / (1 + newest)
+        weight, found = (1 + z) ** -rates[:, None], found / found[:, :1]
+        error = (found - weight).abs()
+        decayed = error * (1 + z) ** rates[:, None].clamp(max=1)
+        crowd = (CROWD * found / (1 + CROWD * found) - CROWD * weight / (1 + CROWD * weight)).abs()
+        worst[1:] = torch.maximum(worst[1:], torch.stack([part.amax(1) for part in (error, decayed, crowd)]))
+        if newest == 0:
+            worst[0] = error.amax(1)
+    small = rates <= 4.001
+    last, request, decayed, crowd = worst
+    return [part.max().item() for part in (last[small], last, request[small], request, decayed, crowd[small], crowd)]
+
+
+def best(contestants: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Shortest seconds of each; they take turns."""
+    seconds = dict.fromkeys(contestants, float("inf"))
+    for _ in range(REPETITIONS + 1):
+        for name, run in contestants.items():
+            began = perf_counter()
+            run()
+            seconds[name] = min(seconds[name], perf_counter() - began)
+    return seconds
+
+
+def timed(batch: int, length: int) -> list[list[str]]:
+    """Averages and gradients in both forms: milliseconds and peak memory."""
+    torch.manual_seed(0)
+    states = torch.randn(batch, length, WIDTH, requires_grad=True)
+    times = torch.exp(torch.rand(batch, length) * 14).long().cumsum(1)  # gaps from a second to two weeks
+    rates = (0.1 + 4 * torch.rand(batch, length, HEADS)).requires_grad_()
+    grad = torch.randn(batch, length, HEADS, WIDTH)
+
+    def step(averages: Callable[[], Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(averages(), (states, rates), grad)
+
+    contestants = {
+        "dense, torch": step(lambda: decayed_average(states, times, times, rates, implementation="reference")),
+        "dense, kernel": step(lambda: decayed_average(states, times, times, rates)),
+        f"streaming, {NODES} nodes": step(lambda: streaming_average(states, times, times, rates)),
+    }
+    return [
+        [f"{batch} × {length}", name, f"{seconds * 1e3:.0f}", f"{peak_bytes(contestants[name]) / 1e6:.0f}"]
+        for name, seconds in best(contestants).items()
+    ]
+
+
+def main() -> None:
+    columns = [
+        "nodes",
+        "last event, ρ ≤ 4",
+        "last event, ρ ≤ 8",
+        "request, ρ ≤ 4",
+        "request, ρ ≤ 8",
+        "× (1 + z)^min(ρ, 1)",
+        "crowd, ρ ≤ 4",
+        "crowd, ρ ≤ 8",
+    ]
+    rows = [[str(count), *(f"{error:.1e}" for error in errors(count))] for count in COUNTS]
+    show(
+        "Largest error of a weight, relative to the newest event's; ρ from 0.03, ages up to 30 years",
+        columns,
+        rows,
+        CAPTION,
+    )
+
+    rows = [row for size in SIZES for row in timed(*size)]
+    show(
+        f"Averages and gradients, {WIDTH} dimensions, {HEADS} heads, float32, {torch.get_num_threads()} threads",
+        ["rows × positions", "form", "ms", "peak MB"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()

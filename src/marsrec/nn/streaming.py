@@ -1,0 +1,269 @@
+r"""MARS summaries without looking back: power-law weights of age as a mixture of fixed exponentials.
+
+In log time a head weighs an event of age x (in units of τ0) by (1 + x)^(-ρ), a mixture of exponentials whose rates s
+are the same for all heads and users::
+
+    (1 + x)^(-ρ) ∝ ∫ s^(ρ-1) e^(-s (1 + x)) ds = ∫ e^(ρ v - s (1 + x)) dv        s = e^v
+                 ≈ Σ_m c_m(ρ) e^(-s_m x)
+
+So the past of a user is M sums that decay at fixed rates, S_m ← e^(-s_m Δt) S_m + h, and M counts n_m that do the
+same; every head is a mixture of them, Z_k = Σ_m c_m(ρ_k) S_m / Σ_m c_m(ρ_k) n_m. An event costs O(M d), however long
+the history is. Only `time_scale="log"` has this form: in linear time a head *is* one exponential, at a rate of its own.
+
+The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but needs a step of 0.4
+for ρ up to 8 and so 58 rates. Each of its exponentials is then folded onto M rates that are twice as far apart, by a
+least-squares fit over all ages up to 30 years that depends on nothing, and is made once per process.
+
+Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule. What is bounded
+is the error of an event's weight relative to the newest event's weight, whatever the age of the newest.
+
+Shape letters: B users, L positions, Q positions that are read out, K heads, M nodes, F rates of the fine rule, d
+dimensions.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from marsrec.nn.kernels.decay_scan import Implementation, decay_scan
+
+NODES = 24
+"""Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""
+
+LONGEST = 30 * 365.25 * 24
+"""Age up to which the bound holds, in units of τ0: 30 years of hours. Beyond it weights stop falling."""
+
+STEEPEST = 10.0
+"""Exponents above count as this: nodes that are not fast enough would give old events negative weights."""
+
+_STEP = 0.4
+_FINE = -19.0 + _STEP * np.arange(-1, 57)  # v of the fine rule
+_FINE_RATES = np.append(0.0, np.exp(_FINE[1:]))  # the first stands for all that are slower: constant over 30 years
+_SLOWEST, _FASTEST = 1.4 / LONGEST, 13.0
+_BEND = 0.15  # 0 spaces the logarithms of the rates evenly, 1 like Chebyshev's points, dense at both ends
+
+Array = NDArray[np.float64]
+
+
+@cache
+def nodes(count: int = NODES) -> Array:
+    """The (M,) rates of decay, per τ0: zero, and the others from about one in 20 years to 13 in an hour.
+
+    Examples
+    --------
+    >>> nodes()[-3:].round(1)
+    array([ 4. ,  7.3, 13. ])
+    """
+    if count < 8:
+        raise ValueError(f"the mixture wants at least 8 nodes, got {count}")
+    even = np.linspace(-1, 1, count - 1)
+    bent = (1 - _BEND) * even + _BEND * np.sin(np.pi / 2 * even)
+    rates = np.append(0.0, _SLOWEST * (_FASTEST / _SLOWEST) ** ((bent + 1) / 2))
+    rates.flags.writeable = False  # all callers share it
+    return rates
+
+
+@cache
+def _folding(count: int) -> Array:
+    """(F, M) how each exponential of the fine rule is made of the nodes' exponentials.
+
+    The error counts 1 + s x times: a fast exponential has to vanish at great ages, where many events may lie.
+    """
+    ages = np.append(0.0, np.geomspace(2e-3, LONGEST, 300))
+    slow = np.exp(-ages[:, None] * nodes(count))  # (ages, M)
+    folded = []
+    for rate in _FINE_RATES:
+        importance = 1 + rate * ages
+        columns = slow * importance[:, None]
+        scale = np.linalg.norm(columns, axis=0)
+        folded.append(np.linalg.lstsq(columns / scale, np.exp(-rate * ages) * importance, rcond=1e-7)[0] / scale)
+    return np.stack(folded)
+
+
+def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor:
+    """Coefficients of the nodes, such that an event y before the newest one weighs Σ_m c_m e^(-s_m y).
+
+    That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 24 nodes the error is
+    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 8 and all ages up to 30 years. Some
+    coefficients are negative; their absolute values sum to less than 3.
+
+    Parameters
+    ----------
+    rates : Tensor (..., K)
+        Exponents ρ, positive. Above 10 they count as 10.
+    newest : Tensor (...)
+        Age of the newest event in units of τ0, at least 0.
+    count : int
+        Number M of nodes.
+
+    Returns
+    -------
+    Tensor (..., K, M)
+        Differentiable in `rates`.
+
+    Examples
+    --------
+    Asked 2 hours after the newest event, with ρ = 1: an event 6 hours older is three times as old, plus one hour.
+
+    >>> mix = coefficients(torch.tensor([1.0]), torch.tensor(2.0))
+    >>> weight = mix @ torch.exp(-torch.tensor(nodes()) * 6).float()
+    >>> print(f"{weight.item():.3f}")  # (1 + 2) / (1 + 8)
+    0.333
+    """
+    fine, decay, folding = (
+        torch.tensor(part, dtype=rates.dtype, device=rates.device) for part in (_FINE, _FINE_RATES, _folding(count))
+    )
+    rates = rates.clamp(max=STEEPEST)
+    # The first term stands for the geometric series Σ e^(ρ v) over all v up to the first: e^(ρ v) / (1 - e^(-ρ step)).
+    series = torch.log(-torch.expm1(-_STEP * rates))
+    slopes = torch.stack([fine, -(decay == 0).to(fine)])  # (2, F)
+    logits = torch.stack([rates, series], dim=-1) @ slopes  # (..., K, F)
+    logits.sub_(((1 + newest.to(rates.dtype))[..., None] * decay)[..., None, :])
+    # The softmax divides by the newest event's weight: nothing under- or overflows, and Γ(ρ) cancels.
+    return logits.softmax(dim=-1) @ folding
+
+
+def streaming_average(
+    states: Tensor,
+    times: Tensor,
+    now: Tensor,
+    rates: Tensor,
+    *,
+    first: int = 0,
+    tau0: float = 3600.0,
+    time_scale: Literal["log", "linear"] = "log",
+    count: int = NODES,
+    implementation: Implementation = "auto",
+) -> Tensor:
+    """The summaries Z of MARS at the positions from `first` on, in time and memory linear in L.
+
+    Equals the softmax-weighted sums of `marsrec.nn.mars.MARS` up to the error of the mixture.
+
+    Parameters
+    ----------
+    states : Tensor (B, L, d)
+        What is averaged.
+    times : Tensor (B, L)
+        Integers, never decreasing within a row.
+    now : Tensor (B, Q)
+        From when ages are measured at each position, not before the position's own event; if it is, the event's time.
+    rates : Tensor (B, Q, K)
+        Exponents ρ, positive.
+    first : int
+        First position that is read out: Q = L - first. Position q sees the events up to first + q.
+    tau0 : float
+        One hour, in the unit of the times.
+    time_scale : {"log"}
+        "linear" is refused.
+    count : int
+        Number M of nodes.
+    implementation : {"auto", "reference", "cpu"}
+        That of `decay_scan`.
+
+    Returns
+    -------
+    Tensor (B, Q, K, d)
+        Differentiable in `states` and `rates`.
+
+    Examples
+    --------
+    Two events an hour apart, with ρ = 1: the older one has half of the weight of the newer one.
+
+    >>> states, times = torch.tensor([[[0.0], [3.0]]]), torch.tensor([[0, 3600]])
+    >>> streaming_average(states, times, times, torch.ones(1, 2, 1)).flatten().round(decimals=2)
+    tensor([0., 2.])
+    """
+    _check(time_scale)
+    elapsed = times.diff(dim=1, prepend=times[:, :1]).clamp(min=0)  # exact; padding may have any time
+    newest = (now - times[:, first:]).clamp(min=0).to(rates.dtype) / tau0  # (B, Q)
+    mix = coefficients(rates, newest, count=count)  # (B, Q, K, M)
+    decays = _decays(elapsed, tau0, count, states.dtype)  # (B, L, M)
+    return decay_scan(states, decays, mix, first, implementation=implementation)
+
+
+@dataclass(frozen=True)
+class Past:
+    """All that the summaries need of the past of B users.
+
+    Examples
+    --------
+    >>> past = start(torch.zeros(1, 1))
+    >>> for hour, h in enumerate([0.0, 3.0]):
+    ...     past = extend(past, torch.tensor([[[h]]]), torch.tensor([[3600 * hour]]))
+    >>> average(past, torch.tensor([[1.0]]), past.time).round(decimals=2)
+    tensor([[[2.]]])
+    """
+
+    sums: Tensor
+    """(B, M, d) decaying sums of the states, as of `time`."""
+    counts: Tensor
+    """(B, M) decaying numbers of events, as of `time`; the first node, which does not decay, counts them all."""
+    time: Tensor
+    """(B,) time of the newest event, int64; means nothing before the first event."""
+    tau0: float = 3600.0
+    """One hour, in the unit of `time`."""
+
+
+def start(zeros: Tensor, *, tau0: float = 3600.0, count: int = NODES) -> Past:
+    """The past of users without events, from (B, d) zeros of the states' kind."""
+    sums = zeros[:, None].repeat(1, count, 1)
+    return Past(sums, sums[..., 0].clone(), torch.zeros(len(zeros), dtype=torch.int64, device=zeros.device), tau0)
+
+
+def extend(past: Past, states: Tensor, times: Tensor) -> Past:
+    """Add events with (B, L, d) states at (B, L) times, at a cost that does not depend on how many came before.
+
+    Times never decrease; one before the newest event counts as simultaneous with it.
+    """
+    if states.shape[1] == 0:
+        return past
+    empty = past.counts[:, 0] == 0
+    times = torch.where(empty[:, None], times, torch.maximum(times, past.time[:, None]))
+    latest = times[:, -1]
+    elapsed = torch.cat([torch.where(empty, 0, latest - past.time)[:, None], latest[:, None] - times], dim=1)
+    decays = _decays(elapsed, past.tau0, past.counts.shape[1], states.dtype)  # (B, 1 + L, M)
+    before, new = decays[:, 0], decays[:, 1:]
+    sums = before[..., None] * past.sums + new.transpose(1, 2) @ states
+    return replace(past, sums=sums, counts=before * past.counts + new.sum(1), time=latest)
+
+
+def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
+    """Summaries Z for exponents (B, K) at the moments `now` (B,), not before the newest event: (B, K, d).
+
+    The past stays as of its newest event; `now` may go on as long as no event comes. There must have been an event.
+    """
+    newest = (now - past.time).clamp(min=0).to(rates.dtype) / past.tau0
+    mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
+    return (mix @ past.sums) / (mix @ past.counts[..., None])
+
+
+def mixture_weights(
+    times: Tensor, now: Tensor, lengths: Tensor, rates: Tensor, *, tau0: float = 3600.0, count: int = NODES
+) -> Tensor:
+    """Weights (B, K, L) of the events of each user in the averages of this form, for exponents (B, K) at `now` (B,)."""
+    latest = times.gather(1, lengths[:, None] - 1)
+    mix = coefficients(rates, (now - latest[:, 0]).clamp(min=0).to(rates.dtype) / tau0, count=count)
+    weights = mix @ _decays((latest - times).clamp(min=0), tau0, count, rates.dtype).transpose(1, 2)
+    weights = weights * (torch.arange(times.shape[1], device=times.device) < lengths[:, None])[:, None]
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def _decays(elapsed: Tensor, tau0: float, count: int, dtype: torch.dtype) -> Tensor:
+    """e^(-s_m Δt): (...) integers -> (..., M)."""
+    hours = elapsed.to(dtype) / tau0
+    rates = torch.tensor(nodes(count), dtype=dtype, device=elapsed.device)
+    # Below e^-60 nothing is left of a sum; denormal numbers would only be slow.
+    return torch.exp((hours[..., None] * -rates).clamp_(min=-60))
+
+
+def _check(time_scale: str) -> None:
+    if time_scale != "log":
+        raise ValueError(
+            f'the streaming form needs time_scale="log", got "{time_scale}": in linear time every head decays at a '
+            "rate of its own, which changes with the user, and no fixed set of sums serves all of them"
+        )

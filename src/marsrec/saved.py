@@ -1,0 +1,86 @@
+"""A recommender as a folder: weights, settings, items and metrics. Nothing is pickled, and it appears in one step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PolarsError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from marsrec.data.histories import Histories, Vocabulary
+from marsrec.data.log import LogSettings
+from marsrec.data.splits import SplitSettings
+from marsrec.errors import DataError, MarsrecError
+from marsrec.models import ModelSettings
+from marsrec.storage import atomic_folder
+from marsrec.training.module import TrainingSettings
+
+R = TypeVar("R", bound="Recommender")
+
+if TYPE_CHECKING:
+    from marsrec.recommender import Recommender
+
+FORMAT = 1
+
+CONFIG = "config.json"
+"""The file that tells a saved recommender."""
+WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items.parquet", "histories"
+
+
+def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
+    """Write a fitted recommender; see `Recommender.save`."""
+    network = recommender._fitted()
+    made = {name: getattr(recommender, name) for name in ("encoder", "readout", "options")}
+    config = {
+        "format": FORMAT,
+        "made": {"model": recommender.name, **made},
+        "kind": recommender.kind,
+        "columns": recommender.columns.model_dump(mode="json"),
+        "model": recommender.settings.model_dump(mode="json"),
+        "training": recommender.training.model_dump(mode="json"),
+        "split": recommender.split_settings.model_dump(mode="json"),
+        "items": len(recommender.item_ids),
+        "unit": recommender.unit,
+        "log_end": recommender.log_end,
+    }
+    with atomic_folder(folder, marker=CONFIG) as target:
+        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, target / WEIGHTS)
+        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+        (target / METRICS).write_text(json.dumps(recommender.metrics, indent=2) + "\n")
+        items = pl.DataFrame({"item": recommender.item_ids.ids, "count": recommender.item_counts[1:]})
+        items.write_parquet(target / ITEMS)
+        if histories and recommender.histories is not None:
+            recommender.histories.save(target / HISTORIES)
+
+
+def load(kind: type[R], folder: Path, device: str) -> R:
+    """Read what `save` wrote; see `Recommender.load`."""
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        if config["format"] != FORMAT:
+            raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
+        recommender = kind(**config["made"], training=TrainingSettings.model_validate(config["training"]))
+        recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
+        recommender.settings = ModelSettings.model_validate(config["model"])
+        recommender.split_settings = SplitSettings.model_validate(config["split"])
+        items = pl.read_parquet(folder / ITEMS)
+        recommender.item_ids = Vocabulary(items["item"])
+        recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
+        recommender.unit, recommender.log_end = config["unit"], config["log_end"]
+        recommender.metrics = json.loads((folder / METRICS).read_text())
+        network = recommender.settings.build(len(recommender.item_ids), recommender.unit)
+        network.load_state_dict(load_file(folder / WEIGHTS))
+    except MarsrecError:
+        raise
+    except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
+    recommender.network = network.to(device).eval()
+    if Histories.is_prepared(folder / HISTORIES):
+        recommender.histories = Histories.load(folder / HISTORIES)
+    return recommender

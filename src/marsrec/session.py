@@ -1,0 +1,228 @@
+"""Live sessions: a user's history as a memory of fixed size that takes in events as they happen.
+
+With a recurrent encoder (Mamba) and a readout that streams, a new event and a request cost the same after ten events
+and after a hundred thousand. For other models the memory is the latest events, and a request computes from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from marsrec.asked import NAMELESS, as_kind
+from marsrec.data.batches import Batch
+from marsrec.data.moments import instant
+from marsrec.errors import DataError
+from marsrec.nn.model import ModelMemory, SequenceModel
+
+if TYPE_CHECKING:
+    from marsrec.recommender import Recommender
+
+HEADER = struct.Struct("<8s8sqq")
+"""Start of a serialised session: magic, fingerprint of the model, number of events, time of the latest."""
+MAGIC = b"marsrec1"
+PIECE = 4096  # events of a given history that are taken in at a time
+
+
+class Past(ABC):
+    """What a session keeps of its events."""
+
+    tensors: tuple[Tensor, ...]
+    """All of it, always of the same shapes."""
+
+    @abstractmethod
+    def add(self, codes: Tensor, times: Tensor) -> None:
+        """Take in (L,) events."""
+
+    @abstractmethod
+    def vector(self, now: Tensor) -> Tensor:
+        """The user vector (1, d) at the moment `now` (1,)."""
+
+
+class FoldedPast(Past):
+    """All events, folded into the memory of a recurrent model."""
+
+    def __init__(self, network: SequenceModel) -> None:
+        self.network = network
+        self.tensors = sum(network.start(1), ())
+        self.encoded = len(network.start(0)[0])  # how many of them are the encoder's
+
+    def add(self, codes: Tensor, times: Tensor) -> None:
+        """See `Past.add`."""
+        self.tensors = sum(self.network.resume(self._memory(), codes[None], times[None]), ())
+
+    def vector(self, now: Tensor) -> Tensor:
+        """See `Past.vector`."""
+        return self.network.recall(self._memory(), now)
+
+    def _memory(self) -> ModelMemory:
+        return self.tensors[: self.encoded], self.tensors[self.encoded :]
+
+
+class LatestEvents(Past):
+    """The latest events themselves, for models that have no state to go on from."""
+
+    def __init__(self, network: SequenceModel, length: int) -> None:
+        self.network, self.length = network, length
+        zeros = torch.zeros(length, dtype=torch.int64, device=network.items.weight.device)
+        self.tensors = (zeros.int(), zeros, zeros[0].clone())  # codes and times, the newest last, and their number
+
+    def add(self, codes: Tensor, times: Tensor) -> None:
+        """See `Past.add`."""
+        items, moments, count = self.tensors
+        self.tensors = (
+            torch.cat([items, codes.int()])[-self.length :],
+            torch.cat([moments, times])[-self.length :],
+            (count + len(codes)).clamp(max=self.length),
+        )
+
+    def vector(self, now: Tensor) -> Tensor:
+        """See `Past.vector`."""
+        count = int(self.tensors[2])
+        items, times = self.tensors[0][None, -count:].long(), self.tensors[1][None, -count:]
+        batch = Batch(items, times, self.tensors[2][None], torch.zeros_like(items), now[:, None].expand_as(times))
+        users: Tensor = self.network(batch).users
+        return users
+
+
+class Session:
+    """One user, live: add events as they happen, and ask at any time. `Recommender.start` makes one.
+
+    Examples
+    --------
+    >>> session = recommender.start([("tea", 1_600_000_000)])  # doctest: +SKIP
+    >>> session.add("milk", 1_600_000_060)  # doctest: +SKIP
+    >>> session.recommend(k=5)  # doctest: +SKIP
+    """
+
+    def __init__(self, recommender: Recommender) -> None:
+        network = recommender._fitted()
+        self.recommender = recommender
+        length = recommender.settings.length
+        self.past: Past = FoldedPast(network) if network.recurrent else LatestEvents(network, length)
+        self.seen: NDArray[np.uint8] = np.zeros(math.ceil((len(recommender.item_ids) + 1) / 8), dtype=np.uint8)
+        self.events, self.latest = 0, 0
+
+    def add(self, item: Any, time: Any) -> bool:
+        """Take in an event, not earlier than the latest one. An unknown item is skipped with a warning.
+
+        Parameters
+        ----------
+        item : raw id
+            What was taken.
+        time : int, str or datetime
+            When; an integer is in the unit of the log.
+
+        Returns
+        -------
+        bool
+            Whether the item is known.
+        """
+        code = int(self.recommender.item_ids.encode([item])[0])
+        if code == 0:
+            warnings.warn(f"unknown item {item!r} was skipped.", stacklevel=2)
+            return False
+        self.extend(np.array([code]), np.array([instant(time, self.recommender.unit)]))
+        return True
+
+    def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:
+        """Take in events by item code, in order of time."""
+        if len(codes) == 0:
+            return
+        unit = self.recommender.unit
+        if (self.events and times[0] < self.latest) or (np.diff(times) < 0).any():
+            earliest = int(times[0])
+            raise DataError(
+                f"an event at {earliest} {unit} comes after one at {self.latest} {unit}: a session takes events in "
+                "order of time. Start a new one from the whole history, which is put in order."
+            )
+        device = self.recommender._fitted().items.weight.device
+        with torch.no_grad():
+            for start in range(0, len(codes), PIECE):
+                piece = slice(start, start + PIECE)
+                moments = torch.from_numpy(np.ascontiguousarray(times[piece], dtype=np.int64))
+                numbers = torch.from_numpy(np.ascontiguousarray(codes[piece], dtype=np.int64))
+                self.past.add(numbers.to(device), moments.to(device))
+        np.bitwise_or.at(self.seen, codes // 8, (1 << (codes % 8)).astype(np.uint8))
+        self.events += len(codes)
+        self.latest = int(times[-1])
+
+    def vector(self, at: Any = None) -> Tensor:
+        """The user vector (d,) at a moment, by default the end of the log or the latest event, whichever is later."""
+        if self.events == 0:
+            raise DataError("a session without events has no user vector. Add an event first.")
+        now = self.recommender._moments(at, torch.tensor([self.latest]))
+        device = self.recommender._fitted().items.weight.device
+        with torch.no_grad():
+            return self.past.vector(now.to(device))[0]
+
+    def recommend(
+        self, k: int = 10, at: Any = None, *, mask_seen: bool = True, candidates: Sequence[Any] | None = None
+    ) -> Any:
+        """The best items now; the arguments and the answer are those of `Recommender.recommend`."""
+        seen = None
+        if mask_seen:
+            codes = torch.from_numpy(np.flatnonzero(np.unpackbits(self.seen, bitorder="little")))
+            seen = torch.tensor([0, len(codes)]), codes
+        known = np.arange(min(self.events, 1))
+        vectors = self.vector(at)[None] if self.events else torch.zeros(0)
+        table = self.recommender._answer(pl.Series([NAMELESS]), vectors, known, seen, k, candidates)
+        return as_kind(table, self.recommender.kind)
+
+    # ------------------------------------------------------------------ bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Size of `to_bytes`, which depends on the model and the number of items but not on the events."""
+        tensors = sum(tensor.numel() * tensor.element_size() for tensor in self.past.tensors)
+        return HEADER.size + len(self.seen) + tensors
+
+    def to_bytes(self) -> bytes:
+        """All of the session, to be kept anywhere; `Recommender.resume` goes on with it."""
+        header = HEADER.pack(MAGIC, fingerprint(self.recommender._fitted()), self.events, self.latest)
+        tensors = (tensor.cpu().contiguous().numpy().tobytes() for tensor in self.past.tensors)
+        return b"".join((header, self.seen.tobytes(), *tensors))
+
+    @classmethod
+    def from_bytes(cls, recommender: Recommender, data: bytes) -> Session:
+        """Undo `to_bytes`, with the model that the session was made with."""
+        session = cls(recommender)
+        if len(data) != session.nbytes or not data.startswith(MAGIC):
+            raise DataError(
+                f"not a session of this model: {len(data):,} bytes where {session.nbytes:,} are due. "
+                "Start a new one from the user's history."
+            )
+        _, made_by, session.events, session.latest = HEADER.unpack_from(data)
+        if made_by != fingerprint(recommender._fitted()):
+            raise DataError("this session belongs to another model. Start a new one from the user's history.")
+        place = HEADER.size
+        session.seen = np.frombuffer(data, np.uint8, len(session.seen), place).copy()
+        place += len(session.seen)
+        tensors = []
+        for like in session.past.tensors:
+            kind = like.cpu().numpy().dtype
+            values = np.frombuffer(data, kind, like.numel(), place).reshape(like.shape)
+            place += values.nbytes
+            tensors.append(torch.from_numpy(values.copy()).to(like.device))
+        session.past.tensors = tuple(tensors)
+        return session
+
+
+def fingerprint(network: SequenceModel) -> bytes:
+    """Eight bytes that tell a model by its weights."""
+    digest = hashlib.sha256()
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().tobytes())
+    return digest.digest()[:8]

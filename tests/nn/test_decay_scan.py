@@ -1,0 +1,82 @@
+"""The numba kernel against the recurrence written out in torch."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from marsrec.nn.kernels.decay_scan import decay_scan
+
+
+def inputs(B: int, L: int, d: int, K: int, M: int, first: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    torch.manual_seed(0)
+    states, decays = torch.randn(B, L, d, dtype=dtype), torch.rand(B, L, M, dtype=dtype)
+    return [states, decays, torch.rand(B, L - first, K, M, dtype=dtype)]
+
+
+def with_gradients(arguments: list[Tensor], first: int, implementation: str) -> list[Tensor]:
+    states, decays, mix = arguments
+    states, mix = states.detach().requires_grad_(), mix.detach().requires_grad_()
+    averages = decay_scan(states, decays, mix, first, implementation=implementation)  # type: ignore[arg-type]
+    torch.manual_seed(1)
+    grad = torch.randn(averages.shape, dtype=torch.float64).to(averages)
+    return [averages, *torch.autograd.grad(averages, (states, mix), grad)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    # (B, L, d, K, M, first)
+    [(2, 9, 5, 3, 7, 0), (1, 1, 4, 1, 1, 0), (2, 257, 8, 4, 8, 100), (3, 6, 3, 5, 4, 5), (0, 4, 3, 2, 4, 1)],
+)
+def test_kernel_equals_the_recurrence(shape: tuple[int, ...]) -> None:
+    *_, first = shape
+    arguments = inputs(*shape)
+    expected = with_gradients(arguments, first, "reference")
+    torch.testing.assert_close(with_gradients(arguments, first, "cpu"), expected, rtol=1e-9, atol=1e-9)
+    single = [part.float() for part in arguments]
+    for found, exact in zip(with_gradients(single, first, "auto"), expected, strict=True):
+        assert found.dtype == torch.float32
+        if exact.numel():
+            assert (found - exact).abs().max() <= 1e-5 * exact.abs().max() + 1e-7
+
+
+def test_gradcheck() -> None:
+    states, decays, mix = inputs(2, 5, 3, 5, 6, 2)
+    assert torch.autograd.gradcheck(
+        lambda h, c: decay_scan(h, decays, c, 2), (states.requires_grad_(), mix.requires_grad_())
+    )
+
+
+def test_layout_and_no_grad_change_nothing() -> None:
+    arguments = inputs(3, 10, 4, 4, 5, 2)
+    turned = [part.transpose(0, 1).contiguous().transpose(0, 1) for part in arguments]
+    assert not turned[0].is_contiguous()
+    expected = with_gradients(arguments, 2, "cpu")
+    for found, wanted in zip(with_gradients(turned, 2, "cpu"), expected, strict=True):
+        assert torch.equal(found, wanted)
+    with torch.no_grad():
+        assert torch.equal(decay_scan(*turned, first=2), expected[0])
+
+
+def test_threads_change_nothing() -> None:
+    arguments = inputs(5, 40, 8, 4, 8, 0, torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(with_gradients(arguments, 0, "cpu"))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_nothing_to_read_out() -> None:
+    for implementation in ("reference", "cpu"):
+        assert decay_scan(*inputs(3, 4, 2, 5, 6, 4), first=4, implementation=implementation).shape == (3, 0, 5, 2)  # type: ignore[arg-type]
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    states, decays, mix = inputs(2, 5, 3, 2, 4, 1)
+    with pytest.raises(ValueError, match=r"first=0"):
+        decay_scan(states, decays, mix)

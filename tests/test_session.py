@@ -1,0 +1,138 @@
+"""Live sessions: the same answers as recomputing, from a memory of fixed size."""
+
+import numpy as np
+import pytest
+import torch
+from tests.synthetic import cyclic_log
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.data.batches import Batch
+from marsrec.errors import DataError
+from marsrec.session import FoldedPast, LatestEvents
+
+QUICK = TrainingSettings(epochs=1, targets_per_batch=256)
+KINDS = {
+    "mamba4rec": ("mamba4rec", {}),
+    "mars-m": ("mars-m", {}),
+    "mars-m, request clock": ("mars-m", {"readout.clock": "request"}),
+    "mars-m, ages in events": ("mars-m", {"readout.real_time": False}),
+    "mars-t": ("mars-t", {}),
+    "mars-t, linear time": ("mars-t", {"readout.time_scale": "linear", "readout.clock": "request"}),
+}
+START = 1_700_000_000
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def recommender(request: pytest.FixtureRequest) -> Recommender:
+    model, options = KINDS[request.param]
+    fitted = Recommender(model, options={"dim": 16, "length": 50, **options}, training=QUICK)
+    fitted.fit(cyclic_log(), progress=False)
+    torch.manual_seed(0)
+    with torch.no_grad():  # weights that tell events, times and heads apart
+        for parameter in fitted.network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        fitted.network.items.weight[0] = 0
+    return fitted
+
+
+def events(count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    gaps = np.exp(rng.uniform(0, 12, count)).astype(np.int64) * rng.integers(0, 2, count)  # ties, seconds, days
+    return rng.integers(1, 21, count), START + gaps.cumsum()
+
+
+def recomputed(recommender: Recommender, codes: np.ndarray, times: np.ndarray, now: int) -> torch.Tensor:
+    items, moments = torch.from_numpy(codes)[None], torch.from_numpy(times)[None]
+    asked = torch.full_like(moments, now)
+    with torch.no_grad():
+        return recommender.network(
+            Batch(items, moments, torch.tensor([len(codes)]), torch.zeros_like(items), asked)
+        ).users[0]
+
+
+def test_a_thousand_events_one_by_one_give_the_vectors_of_recomputing(recommender: Recommender) -> None:
+    codes, times = events(1000)
+    session = recommender.start()
+    folded = isinstance(session.past, FoldedPast)
+    size = session.nbytes
+    for index, (code, time) in enumerate(zip(codes, times, strict=True)):
+        session.extend(np.array([code]), np.array([time]))
+        if index in (0, 1, 49, 50, 51, 400, 999):
+            start = 0 if folded else max(0, index + 1 - 50)
+            expected = recomputed(recommender, codes[start : index + 1], times[start : index + 1], int(time))
+            torch.testing.assert_close(session.past.vector(torch.tensor([time])), expected[None], rtol=0, atol=2e-3)
+    assert session.nbytes == size == len(session.to_bytes())
+
+
+def test_later_requests_equal_recomputing_at_that_time(recommender: Recommender) -> None:
+    codes, times = events(40)
+    session = recommender.start()
+    session.extend(codes, times)
+    for wait in (0, 60, 86_400, 10 * 365 * 86_400):
+        now = int(times[-1]) + wait
+        expected = recomputed(recommender, codes, times, now)
+        torch.testing.assert_close(session.past.vector(torch.tensor([now]))[0], expected, rtol=0, atol=2e-3)
+
+
+def test_a_session_answers_as_recommend_does(recommender: Recommender) -> None:
+    history = [("i3", START), ("i7", START + 60), ("i1", START + 7200)]
+    session = recommender.start(history[:1])
+    assert all(session.add(item, time) for item, time in history[1:])
+    live, whole = session.recommend(k=5), recommender.recommend(histories=history, k=5)
+    assert live["item"].to_list() == whole["item"].to_list()
+    assert np.allclose(live["score"], whole["score"], atol=1e-2)
+    assert not set(live["item"]) & {"i1", "i3", "i7"}
+    assert set(session.recommend(k=50, mask_seen=False)["item"]) >= {"i1", "i3", "i7"}
+    assert session.recommend(k=5, candidates=["i2", "i1"])["item"].to_list() == ["i2"]
+
+
+def test_bytes_carry_the_whole_session(recommender: Recommender) -> None:
+    session = recommender.start("u1")
+    session.add("i4", START)
+    data = session.to_bytes()
+    assert len(data) == session.nbytes == recommender.start().nbytes
+    other = recommender.resume(data)
+    for live in (session, other):
+        live.add("i9", START + 500)
+    assert other.recommend(k=20).equals(session.recommend(k=20))
+    assert other.events == session.events == 14
+
+
+def test_bytes_of_another_model_or_damaged_ones_are_refused(recommender: Recommender) -> None:
+    data = recommender.start("u1").to_bytes()
+    with pytest.raises(DataError, match=rf"{len(data) - 1:,} bytes where {len(data):,} are due"):
+        recommender.resume(data[:-1])
+    with torch.no_grad():
+        recommender.network.items.weight[1, 0] += 1
+    try:
+        with pytest.raises(DataError, match="belongs to another model"):
+            recommender.resume(data)
+    finally:
+        with torch.no_grad():
+            recommender.network.items.weight[1, 0] -= 1
+
+
+def test_bad_events(recommender: Recommender) -> None:
+    session = recommender.start([("i1", START)])
+    with pytest.warns(UserWarning, match="unknown item 'tea' was skipped"):
+        assert not session.add("tea", START + 1)
+    with pytest.raises(DataError, match="takes events in order of time"):
+        session.add("i2", START - 1)
+    assert session.events == 1
+    assert session.add("i2", "2030-01-01")
+
+
+def test_a_session_without_events_gets_the_popular_ones(recommender: Recommender) -> None:
+    session = recommender.start()
+    assert session.recommend(k=3)["source"].unique().to_list() == ["popularity"]
+    with pytest.raises(DataError, match="Add an event first"):
+        session.vector()
+    with pytest.raises(DataError, match="a session is of one user; this history has 60"):
+        recommender.start(cyclic_log())
+
+
+def test_models_that_cannot_stream_keep_their_latest_events() -> None:
+    for encoder, readout_options, kind in (("mamba", {"readout.time_scale": "linear"}, LatestEvents),):
+        fitted = Recommender("mars-m", encoder=encoder, options={"dim": 8, **readout_options}, training=QUICK)
+        fitted.fit(cyclic_log(), progress=False)
+        assert isinstance(fitted.start("u1").past, kind)
