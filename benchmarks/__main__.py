@@ -5,7 +5,15 @@ from importlib import import_module
 
 import torch
 
-ALL = ("linear_cross_entropy", "training", "evaluation")
+ALL = (
+    "linear_cross_entropy",
+    "selective_scan",
+    "training",
+    "long_histories",
+    "streaming",
+    "sessions",
+    "evaluation",
+)
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or ALL

@@ -25,9 +25,9 @@ STEPS = 12
 class Stepper:
     """A model in training, one step at a time."""
 
-    def __init__(self, settings: ModelSettings, split: Split) -> None:
+    def __init__(self, settings: ModelSettings, n_items: int) -> None:
         torch.manual_seed(0)
-        self.model: SequenceModel = settings.build(split.histories.n_items).train()
+        self.model: SequenceModel = settings.build(n_items).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), fused=True)
 
     def step(self, batch: Batch) -> None:
@@ -51,7 +51,7 @@ def targets(batch: Batch) -> int:
 
 def one_pass_against_prefixes(split: Split, name: str, settings: ModelSettings) -> list[str]:
     """Seconds per target when the same pairs are trained in windows and as prefixes."""
-    stepper = Stepper(settings, split)
+    stepper = Stepper(settings, split.histories.n_items)
     windows = training_batches(split, settings.length, True, TrainingSettings(), 0)
     rows = prefixes(split, settings.length)
     # Long prefixes are many positions each: 256 targets are enough for a time per target.
@@ -71,7 +71,7 @@ def one_pass_against_prefixes(split: Split, name: str, settings: ModelSettings) 
 def mars_against_backbone(split: Split, name: str, length: int) -> list[str]:
     """A step of mars-t beside a step of the same encoder with the last state read out."""
     settings = {kind: settings_for(kind, length) for kind in ("sasrec", "mars-t")}
-    steppers = {kind: Stepper(chosen, split) for kind, chosen in settings.items()}
+    steppers = {kind: Stepper(chosen, split.histories.n_items) for kind, chosen in settings.items()}
     batches = training_batches(split, length, True, TrainingSettings(), 0)
     ratios, times = [], []
     for index in range(min(STEPS, len(batches)) + 1):
@@ -95,7 +95,7 @@ def mars_against_backbone(split: Split, name: str, length: int) -> list[str]:
 
 def epoch_against_bound(split: Split, name: str, settings: ModelSettings) -> list[str]:
     """A whole epoch against the time its multiplications take at the speed of one large matrix product."""
-    stepper = Stepper(settings, split)
+    stepper = Stepper(settings, split.histories.n_items)
     batches = training_batches(split, settings.length, True, TrainingSettings(), 0)
     # Attention is counted only where it is made of plain products.
     sample = [batches[index] for index in range(0, len(batches), max(1, len(batches) // 8))]
