@@ -25,6 +25,17 @@ def mambapy(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor
     return (pscan(decay, fed) @ C[..., None])[..., 0] + D * x
 
 
+def unbound(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+    """Decays and inputs of all positions first, then a loop over them: how it is often written."""
+    decay = torch.exp(delta[..., None] * A)  # (B, L, E, N)
+    fed = (delta * x)[..., None] * B[:, :, None]
+    h, states = torch.zeros_like(decay[:, 0]), []
+    for decay_t, fed_t in zip(decay.unbind(1), fed.unbind(1), strict=True):
+        h = decay_t * h + fed_t
+        states.append(h)
+    return (torch.stack(states, dim=1) @ C[..., None])[..., 0] + D * x
+
+
 def arithmetic(repetitions: int = 20) -> float:
     """Seconds that all threads together take for one exponential and one multiply-add in the L1 cache."""
     size, rounds = 2048, 2000
@@ -56,7 +67,8 @@ def main() -> None:
     direction = torch.randn(ROWS, LENGTH, CHANNELS)
     ways = {
         "numba kernel": selective_scan,
-        "torch, a loop over unbind": lambda *parts: reference(*parts)[0],
+        "torch, all decays, then a loop over unbind": unbound,
+        "torch, the reference": lambda *parts: reference(*parts)[0],
         "mambapy, parallel scan": mambapy,
     }
     runs = {name: (lambda way=way: torch.autograd.grad(way(*inputs), inputs, direction)) for name, way in ways.items()}
@@ -69,7 +81,7 @@ def main() -> None:
             [name, f"{1e3 * spent:.1f}", f"{spent / ours:.1f}×", f"{peak_bytes(runs[name]) / 1e6:.0f}"]
             for name, spent in seconds.items()
         ],
-        "wanted: at least 10× and 25×",
+        "wanted: at least 10× faster than the loop over unbind, and 25× faster than mambapy",
     )
     updates = ROWS * LENGTH * CHANNELS * STATES
     unit = arithmetic()

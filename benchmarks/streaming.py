@@ -1,6 +1,11 @@
-"""The streaming form: its error by the number of nodes, and its time and memory beside the dense form."""
+"""The streaming form: its error by the number of nodes, and its time and memory beside the dense form.
 
-from collections.abc import Callable
+`python -m benchmarks.streaming MODEL ...` compares both forms on saved models instead: user vectors and metrics.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -8,7 +13,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import peak_bytes, show
+from marsrec import Recommender
+from marsrec.data.batches import Batch, Batches, contexts
+from marsrec.evaluation.evaluate import POSITIONS, evaluate
 from marsrec.nn.kernels.decayed_average import decayed_average
+from marsrec.nn.model import SequenceModel
+from marsrec.nn.readouts.mars import Mars
 from marsrec.nn.streaming import LONGEST, NODES, coefficients, nodes, streaming_average
 
 COUNTS = (16, 20, 22, NODES, 28, 32)
@@ -73,7 +83,51 @@ def timed(batch: int, length: int) -> list[list[str]]:
     ]
 
 
-def main() -> None:
+def read(network: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """User vectors and exponents at the latest events."""
+    assert isinstance(network.readout, Mars)
+    embedded = network.items(batch.items)
+    reading = network.readout.read(network.encoder(embedded, batch), embedded, batch)
+    return reading.users[:, 0], reading.rates[:, 0]
+
+
+def on_trained(folder: Path) -> list[str]:
+    """The largest difference of test users' vectors, and the metrics of both forms."""
+    recommender = Recommender.load(folder)
+    network, split, length = recommender._fitted(), recommender.split(), recommender.settings.length
+    readout = network.readout
+    assert isinstance(readout, Mars)
+    vectors, found = {}, {}
+    with torch.no_grad():
+        for form in ("dense", "streaming"):
+            readout.operator.form = form
+            rows = contexts(split.histories, split.test, length)
+            batches = Batches(split.histories, rows, POSITIONS, count="positions")
+            readings = [read(network, batches[i]) for i in range(len(batches))]
+            vectors[form], rates = (torch.cat(parts) for parts in zip(*readings, strict=True))
+            found[form] = evaluate(network, split, length, "test").metrics
+    apart = (vectors["streaming"] - vectors["dense"]).norm(dim=1) / vectors["dense"].norm(dim=1)
+    return [
+        str(folder),
+        f"{rates.min():.2f} to {rates.max():.2f}",
+        f"{apart.max():.1e}",
+        f"{apart.median():.1e}",
+        *(
+            " / ".join(f"{100 * found[form][name]:.3f}" for name in ("HR@10", "NDCG@10"))
+            for form in ("dense", "streaming")
+        ),
+    ]
+
+
+def main(folders: Sequence[str] = ()) -> None:
+    if folders:
+        show(
+            f"Both forms on trained weights, {NODES} nodes",
+            ["model", "ρ", "largest difference of a vector", "median", "dense HR / NDCG@10", "streaming"],
+            [on_trained(Path(folder)) for folder in folders],
+            "differences relative to the vector's length",
+        )
+        return
     columns = [
         "nodes",
         "last event, ρ ≤ 4",
@@ -101,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

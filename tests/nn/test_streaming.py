@@ -148,3 +148,34 @@ def test_linear_time_is_refused() -> None:
     states, times, now, rates = histories()
     with pytest.raises(ValueError, match="time_scale"):
         streaming_average(states, times, now, rates, time_scale="linear")
+
+
+@pytest.mark.parametrize("switches", [{}, {"real_time": False}, {"modulation": False}], ids=str)
+@pytest.mark.parametrize("every", [False, True])
+def test_the_operator_in_both_forms(every: bool, switches: dict) -> None:
+    """User vectors, and the gradients of all parameters and of the states."""
+    states, times, now, _ = histories()
+    found = {}
+    for form in ("dense", "streaming"):
+        torch.manual_seed(1)
+        operator = MARS(6, 3, form=form, **switches).double()
+        for parameter in operator.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        given = {"every": True, "first": 5} if every else {"lengths": torch.tensor([40, 33, 1, 7])}
+        users = operator(states, times, now=now[:, 5:] if every else times[:, -1] + HOUR, **given)
+        inputs = [states, *operator.parameters()]
+        found[form] = [users, *torch.autograd.grad(users.square().sum(), inputs, materialize_grads=True)]
+    for one, other in zip(found["streaming"], found["dense"], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-3 * max(1.0, other.abs().max().item()))
+
+
+def test_auto_streams_only_long_histories_of_log_time() -> None:
+    states, times = torch.randn(1, 450, 4), torch.arange(450)[None] * HOUR
+    for scale, long in (("log", True), ("linear", False)):
+        results = {}
+        for form in ("dense", "auto"):
+            torch.manual_seed(0)
+            results[form] = MARS(4, 2, time_scale=scale, form=form)(states, times, every=True)
+        assert torch.equal(results["dense"], results["auto"]) != long
+    with pytest.raises(ValueError, match="time_scale"):
+        MARS(4, 2, time_scale="linear", form="streaming")
