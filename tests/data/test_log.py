@@ -137,3 +137,10 @@ def test_headerless_with_other_columns_says_what_to_do(tmp_path: Path) -> None:
 def test_log_is_what_others_build_too() -> None:
     log = Log(frame(), unit="ms")
     assert (len(log), log.n_users, log.n_items, log.notes, log.source) == (2, 2, 2, (), "")
+
+
+def test_a_csv_with_semicolons_is_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user;item;time\na;b;1600000000\n")
+    with pytest.raises(DataError, match=r"log\.csv: .*';' looks like the separator"):
+        read_log(path)

@@ -73,6 +73,8 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Read, check and filter a log, and write histories that open at once."""
+    from marsrec.data.times import utc_date
+
     source = open_with(locals(), log)
     statistics = source.histories.statistics()
     if out is not None:
@@ -80,6 +82,8 @@ def prepare(
     if as_json:
         show.as_json({**statistics, "notes": source.notes, "folder": str(out) if out else None})
         return
+    for name in ("first_time", "last_time"):
+        statistics[name] = f"{statistics[name]} ({utc_date(int(statistics[name]), source.histories.unit)})"
     show.table(source.name, ["", ""], [[name.replace("_", " "), value] for name, value in statistics.items()])
     if out is not None:
         show.note(f"Written to {out}. Next: marsrec fit {out}")

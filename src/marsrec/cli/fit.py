@@ -69,8 +69,12 @@ def fit(
     split: Annotated[
         Literal["leave-one-out", "global-time"], typer.Option(help="What is held out.", rich_help_panel=TRAIN)
     ] = "leave-one-out",
-    valid_from: Annotated[str, typer.Option(help="global-time: fraction or date.", rich_help_panel=TRAIN)] = "0.8",
-    test_from: Annotated[str, typer.Option(help="global-time: fraction or date.", rich_help_panel=TRAIN)] = "0.9",
+    valid_from: Annotated[
+        str | None, typer.Option(help="global-time: fraction or date; 0.8 if not given.", rich_help_panel=TRAIN)
+    ] = None,
+    test_from: Annotated[
+        str | None, typer.Option(help="global-time: fraction or date; 0.9 if not given.", rich_help_panel=TRAIN)
+    ] = None,
     user: User = None,
     item: Item = None,
     time: Time = None,
@@ -112,7 +116,11 @@ def fit(
         devices=int(devices) if devices.isdigit() else devices,
         precision=precision,
     )
-    split_settings = SplitSettings(name=split, valid_from=_moment(valid_from), test_from=_moment(test_from))
+    if split == "leave-one-out" and (valid_from, test_from) != (None, None):
+        raise SettingsError("--valid-from and --test-from belong to --split global-time.")
+    split_settings = SplitSettings(
+        name=split, valid_from=_moment(valid_from or "0.8"), test_from=_moment(test_from or "0.9")
+    )
     average = split_settings.apply(source.histories).average_length
     recommender = Recommender(
         model,

@@ -112,7 +112,8 @@ def recommend(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
         elif user:
-            show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}")
+            asked = "" if at is None else f" --at {at}"
+            show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
 
 
 def explain(

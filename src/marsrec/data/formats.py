@@ -160,6 +160,11 @@ def _open_delimited(data: bytes | Path, path: Path, separator: str, quote: str |
         header = any(map(is_usual_name, first)) or not first[-1][:1].isdigit()
         # All columns, although three would do: only so are rows with too many fields noticed.
         frame = read_csv(has_header=header)
+    if len(first) == 1 and (other := next((mark for mark in ";\t|" if mark in first[0] and mark != separator), None)):
+        raise DataError(
+            f"{path}: read with {separator!r} between the fields, the first line is one field ({first[0]!r}); "
+            f"{other!r} looks like the separator. Write the file with commas (.csv) or tabs (.tsv)."
+        )
     if header:
         return _in_memory(frame.rename(lambda name: re.sub(RECBOLE_TYPE, "", name)))
     if len(first) not in HEADERLESS:
