@@ -4,13 +4,14 @@ import time
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from benchmarks.measure import medians, peak_bytes, show
+from marsrec.compiled import kernel
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.causal_conv import reference as conv_reference
-from marsrec.nn.kernels.numeric import FASTMATH, exp
+from marsrec.nn.kernels.numeric import exp
 from marsrec.nn.kernels.selective_scan import reference, selective_scan
 from marsrec.threads import like_torch
 
@@ -50,7 +51,7 @@ def arithmetic(repetitions: int = 20) -> float:
     return best / (threads * size * rounds)
 
 
-@njit(parallel=True, fastmath=FASTMATH)
+@kernel()
 def _exp_multiply_add(rate, fed, state, rounds):  # type: ignore[no-untyped-def]
     for row in prange(len(state)):
         for _ in range(rounds):

@@ -38,7 +38,8 @@ def test_density_chooses_length_dropout_heads_and_backbone() -> None:
     assert backbone(50.0) == "mars-m"
     assert model_settings("mars", 50.0) == model_settings("mars-m", 50.0)
     assert "165.5 events, 163.5 of them" in rule(165.5, 163.5, dense)
-    assert "mars-t with 8 heads. --model mars-t" in rule(165.5, 163.5, dense)
+    assert "mars-t with 8 heads. --model mars-m" in rule(165.5, 163.5, dense)
+    assert "mars-m with 8 heads. --model mars-t" in rule(165.5, 163.5, model_settings("mars", 163.5))
 
 
 def test_parts_compose_freely() -> None:

@@ -1,14 +1,15 @@
 """Live sessions: the same answers as recomputing, from a memory of fixed size."""
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch
-from marsrec.errors import DataError
-from marsrec.session import FoldedPast, LatestEvents
+from marsrec.errors import DataError, SettingsError
+from marsrec.session import HEADER, FoldedEvents, LatestEvents
 
 QUICK = TrainingSettings(epochs=1, targets_per_batch=256)
 KINDS = {
@@ -53,7 +54,7 @@ def recomputed(recommender: Recommender, codes: np.ndarray, times: np.ndarray, n
 def test_a_thousand_events_one_by_one_give_the_vectors_of_recomputing(recommender: Recommender) -> None:
     codes, times = events(1000)
     session = recommender.start()
-    folded = isinstance(session.past, FoldedPast)
+    folded = isinstance(session.past, FoldedEvents)
     size = session.nbytes
     for index, (code, time) in enumerate(zip(codes, times, strict=True)):
         session.extend(np.array([code]), np.array([time]))
@@ -62,6 +63,8 @@ def test_a_thousand_events_one_by_one_give_the_vectors_of_recomputing(recommende
             expected = recomputed(recommender, codes[start : index + 1], times[start : index + 1], int(time))
             torch.testing.assert_close(session.past.vector(torch.tensor([time])), expected[None], rtol=0, atol=2e-3)
     assert session.nbytes == size == len(session.to_bytes())
+    held = sum(tensor.untyped_storage().nbytes() for tensor in session.past.tensors)
+    assert held == size - HEADER.size - len(session.seen)  # nothing of the events is kept alive
 
 
 def test_later_requests_equal_recomputing_at_that_time(recommender: Recommender) -> None:
@@ -91,7 +94,7 @@ def test_bytes_carry_the_whole_session(recommender: Recommender) -> None:
     session.add("i4", START)
     data = session.to_bytes()
     assert len(data) == session.nbytes == recommender.start().nbytes
-    other = recommender.resume(data)
+    other = recommender.restore(data)
     for live in (session, other):
         live.add("i9", START + 500)
     assert other.recommend(k=20).equals(session.recommend(k=20))
@@ -101,23 +104,31 @@ def test_bytes_carry_the_whole_session(recommender: Recommender) -> None:
 def test_bytes_of_another_model_or_damaged_ones_are_refused(recommender: Recommender) -> None:
     data = recommender.start("u1").to_bytes()
     with pytest.raises(DataError, match=rf"{len(data) - 1:,} bytes where {len(data):,} are due"):
-        recommender.resume(data[:-1])
-    with torch.no_grad():
-        recommender.network.items.weight[1, 0] += 1
-    try:
-        with pytest.raises(DataError, match="belongs to another model"):
-            recommender.resume(data)
-    finally:
-        with torch.no_grad():
-            recommender.network.items.weight[1, 0] -= 1
+        recommender.restore(data[:-1])
+    for place in (24, 33, HEADER.size, HEADER.size + 3, len(data) - 1):  # checksum, time, seen items, memory
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        with pytest.raises(DataError, match="this session is damaged"):
+            recommender.restore(bytes(damaged))
+    other = Recommender("sasrec", options={"length": 20}, training=QUICK).fit(cyclic_log(), progress=False)
+    size = other.start().nbytes
+    alike = data[:8] + bytes(8) + data[16:]
+    with pytest.raises(DataError, match="belongs to another model"):
+        recommender.restore(alike)
+    with pytest.raises(DataError, match=f"where {size:,} are due"):
+        other.restore(data)
 
 
 def test_bad_events(recommender: Recommender) -> None:
     session = recommender.start([("i1", START)])
     with pytest.warns(UserWarning, match="unknown item 'tea' was skipped"):
         assert not session.add("tea", START + 1)
-    with pytest.raises(DataError, match="takes events in order of time"):
+    with pytest.raises(DataError, match=f"an event at {START - 1} s after one at {START} s: .* in order of time"):
         session.add("i2", START - 1)
+    with pytest.raises(DataError, match=f"an event at {START + 1} s after one at {START + 2} s"):
+        session.extend(np.array([1, 2]), np.array([START + 2, START + 1]))
+    with pytest.raises(SettingsError, match="beyond all times"):
+        session.add("i2", 2**70)
     assert session.events == 1
     assert session.add("i2", "2030-01-01")
 
@@ -131,8 +142,34 @@ def test_a_session_without_events_gets_the_popular_ones(recommender: Recommender
         recommender.start(cyclic_log())
 
 
-def test_models_that_cannot_stream_keep_their_latest_events() -> None:
-    for encoder, readout_options, kind in (("mamba", {"readout.time_scale": "linear"}, LatestEvents),):
-        fitted = Recommender("mars-m", encoder=encoder, options={"dim": 8, **readout_options}, training=QUICK)
-        fitted.fit(cyclic_log(), progress=False)
-        assert isinstance(fitted.start("u1").past, kind)
+def test_asked_later_on_the_request_clock() -> None:
+    """Through the session's own front door, in a log of milliseconds, after saving and loading."""
+    log = cyclic_log().with_columns(time=pl.col("time") * 1000)
+    options = {"dim": 16, "readout.clock": "request", "length": 50}
+    fitted = Recommender("mars-m", options=options, training=QUICK).fit(log, progress=False)
+    assert fitted.unit == "ms"
+    end = int(log["time"].max())
+    session = fitted.start("u1")
+    for at in (None, end + 1, "2031-01-01"):
+        live, whole = session.recommend(k=5, at=at), fitted.recommend("u1", k=5, at=at)
+        assert live["item"].to_list() == whole["item"].to_list()
+        assert np.allclose(live["score"], whole["score"], atol=1e-3)
+    with pytest.raises(DataError, match="earlier than an event"):
+        session.recommend(at="2001-01-01")
+
+
+def test_heads_too_steep_for_the_mixture_are_answered_from_the_latest_events(recommender: Recommender) -> None:
+    if recommender.settings.encoder.name != "mamba" or recommender.settings.readout.name != "mars":
+        pytest.skip("this model does not stream in any case, or has no heads")
+    operator = recommender.network.readout.operator
+    before = operator.raw_rates.clone()
+    try:
+        with torch.no_grad():
+            operator.raw_rates[0] = 30.0
+        session = recommender.start("u1")
+        assert isinstance(session.past, LatestEvents)
+        whole = recommender.recommend("u1", k=5)
+        assert np.allclose(session.recommend(k=5)["score"], whole["score"], atol=1e-5)
+    finally:
+        with torch.no_grad():
+            operator.raw_rates.copy_(before)

@@ -5,11 +5,15 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numba
+import numpy as np
 import torch
 
 from marsrec import __version__
+from marsrec.compiled import kernel
 from marsrec.data.catalog import CATALOG, locate
 from marsrec.nn.kernels.selective_scan import FORCED, chosen
+from marsrec.threads import like_torch
 
 PACKAGES = ("torch", "lightning", "numba", "numpy", "polars", "narwhals", "pydantic", "safetensors", "tensorboard")
 
@@ -28,11 +32,13 @@ def examine() -> dict[str, dict[str, Any]]:
             "torch threads": torch.get_num_threads(),
             "cpu capability": torch.backends.cpu.get_cpu_capability(),
             "matrix products": "MKL" if torch._C.has_mkl else "OpenBLAS or native",
+            "numba threads": _numba_threads(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         },
         "kernels": {
-            "linear cross-entropy": "chunked, gradients in the forward pass (torch)",
-            "attention": "torch scaled_dot_product_attention",
+            "linear cross-entropy": "chunked, gradients in the forward pass",
+            "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
+            "MARS averages, gate, dropout, convolution": "numba on the CPU, torch elsewhere",
             "selective scan": f"{_SCANS[chosen(device)]}; {FORCED}=reference, cpu or cuda forces one",
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
@@ -41,6 +47,19 @@ def examine() -> dict[str, dict[str, Any]]:
             **{name: str(locate(name) or "not here") for name in CATALOG},
         },
     }
+
+
+def _numba_threads() -> str:
+    """How numba runs its threads, which it knows after the first parallel kernel."""
+    with like_torch():
+        _nothing(np.zeros(1, np.float32))
+    return f"{numba.threading_layer()}, at most {numba.config.NUMBA_NUM_THREADS}"  # type: ignore[attr-defined]
+
+
+@kernel()
+def _nothing(array: Any) -> None:
+    for i in numba.prange(len(array)):
+        array[i] = 0
 
 
 def _version(package: str) -> str:

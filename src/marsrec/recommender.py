@@ -1,5 +1,6 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
+import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
-from marsrec.models import ModelSettings, model_settings, rule, title
+from marsrec.models import DENSE_FROM, ModelSettings, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.session import Session
 from marsrec.training.fit import Fitted, fit
@@ -72,7 +73,7 @@ class Recommender:
         self.name, self.encoder, self.readout = model, encoder, readout
         self.options = dict(options or {})
         self.training = training or TrainingSettings()
-        self.planned_settings(0.0)  # bad settings fail here, not later
+        self._check_settings()
         self.settings: ModelSettings
         self.split_settings = SplitSettings()
         self.network: SequenceModel | None = None
@@ -85,8 +86,18 @@ class Recommender:
         self.notes: tuple[str, ...] = ()
         self.metrics: dict[str, Any] = {}
         self.kind: Kind = "polars"
+        self._fingerprint: bytes | None = None
 
     # ------------------------------------------------------------------ fit
+
+    def _check_settings(self) -> None:
+        """Bad settings fail here and not when data are there; the rule's two backbones take different ones."""
+        try:
+            self.planned_settings(0.0)
+        except SettingsError:
+            if self.name != "mars":
+                raise
+            self.planned_settings(DENSE_FROM)
 
     def planned_settings(self, average_length: float) -> ModelSettings:
         """The model that would be trained on histories of this average length."""
@@ -141,7 +152,7 @@ class Recommender:
             resume=resume,
             progress=progress,
         )
-        self.network, self.histories = fitted.model, histories
+        self.network, self.histories, self._fingerprint = fitted.model, histories, None
         self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
         self.metrics = self._measure(fitted, parts)
@@ -365,9 +376,20 @@ class Recommender:
         session.extend(given.items, given.times)
         return session
 
-    def resume(self, data: bytes) -> Session:
+    def restore(self, data: bytes) -> Session:
         """Go on with a session from its `to_bytes`."""
         return Session.from_bytes(self, data)
+
+    def fingerprint(self) -> bytes:
+        """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256(self.settings.model_dump_json().encode() + self.unit.encode())
+            for name, value in self._fitted().state_dict().items():
+                digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+            for identity in self.item_ids.ids:
+                digest.update(f"{identity}\n".encode())
+            self._fingerprint = digest.digest()[:8]
+        return self._fingerprint
 
     # ------------------------------------------------------ explain, similar
 

@@ -29,13 +29,13 @@ from marsrec.nn.model import ModelMemory, SequenceModel
 if TYPE_CHECKING:
     from marsrec.recommender import Recommender
 
-HEADER = struct.Struct("<8s8sqq")
-"""Start of a serialised session: magic, fingerprint of the model, number of events, time of the latest."""
+HEADER = struct.Struct("<8s8s8sqq")
+"""Start of a serialised session: magic, fingerprint of the model, checksum, number of events, time of the latest."""
 MAGIC = b"marsrec1"
 PIECE = 4096  # events of a given history that are taken in at a time
 
 
-class Past(ABC):
+class Remembered(ABC):
     """What a session keeps of its events."""
 
     tensors: tuple[Tensor, ...]
@@ -50,27 +50,28 @@ class Past(ABC):
         """The user vector (1, d) at the moment `now` (1,)."""
 
 
-class FoldedPast(Past):
+class FoldedEvents(Remembered):
     """All events, folded into the memory of a recurrent model."""
 
     def __init__(self, network: SequenceModel) -> None:
         self.network = network
-        self.tensors = sum(network.start(1), ())
-        self.encoded = len(network.start(0)[0])  # how many of them are the encoder's
+        encoded, read = network.start(1)
+        self.tensors, self.encoded = encoded + read, len(encoded)
 
     def add(self, codes: Tensor, times: Tensor) -> None:
-        """See `Past.add`."""
-        self.tensors = sum(self.network.resume(self._memory(), codes[None], times[None]), ())
+        """See `Remembered.add`."""
+        encoded, read = self.network.resume(self._memory(), codes[None], times[None])
+        self.tensors = tuple(part.clone() for part in encoded + read)  # not views that keep all of the events alive
 
     def vector(self, now: Tensor) -> Tensor:
-        """See `Past.vector`."""
+        """See `Remembered.vector`."""
         return self.network.recall(self._memory(), now)
 
     def _memory(self) -> ModelMemory:
         return self.tensors[: self.encoded], self.tensors[self.encoded :]
 
 
-class LatestEvents(Past):
+class LatestEvents(Remembered):
     """The latest events themselves, for models that have no state to go on from."""
 
     def __init__(self, network: SequenceModel, length: int) -> None:
@@ -79,16 +80,16 @@ class LatestEvents(Past):
         self.tensors = (zeros.int(), zeros, zeros[0].clone())  # codes and times, the newest last, and their number
 
     def add(self, codes: Tensor, times: Tensor) -> None:
-        """See `Past.add`."""
+        """See `Remembered.add`."""
         items, moments, count = self.tensors
         self.tensors = (
-            torch.cat([items, codes.int()])[-self.length :],
-            torch.cat([moments, times])[-self.length :],
+            torch.cat([items, codes.int()])[-self.length :].clone(),
+            torch.cat([moments, times])[-self.length :].clone(),
             (count + len(codes)).clamp(max=self.length),
         )
 
     def vector(self, now: Tensor) -> Tensor:
-        """See `Past.vector`."""
+        """See `Remembered.vector`."""
         count = int(self.tensors[2])
         items, times = self.tensors[0][None, -count:].long(), self.tensors[1][None, -count:]
         batch = Batch(items, times, self.tensors[2][None], torch.zeros_like(items), now[:, None].expand_as(times))
@@ -110,7 +111,7 @@ class Session:
         network = recommender._fitted()
         self.recommender = recommender
         length = recommender.settings.length
-        self.past: Past = FoldedPast(network) if network.recurrent else LatestEvents(network, length)
+        self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(network, length)
         self.seen: NDArray[np.uint8] = np.zeros(math.ceil((len(recommender.item_ids) + 1) / 8), dtype=np.uint8)
         self.events, self.latest = 0, 0
 
@@ -140,11 +141,11 @@ class Session:
         """Take in events by item code, in order of time."""
         if len(codes) == 0:
             return
-        unit = self.recommender.unit
-        if (self.events and times[0] < self.latest) or (np.diff(times) < 0).any():
-            earliest = int(times[0])
+        before = np.append(self.latest if self.events else times[0], times[:-1])
+        if len(wrong := np.flatnonzero(times < before)):
+            place, unit = wrong[0], self.recommender.unit
             raise DataError(
-                f"an event at {earliest} {unit} comes after one at {self.latest} {unit}: a session takes events in "
+                f"an event at {times[place]} {unit} after one at {before[place]} {unit}: a session takes events in "
                 "order of time. Start a new one from the whole history, which is put in order."
             )
         device = self.recommender._fitted().items.weight.device
@@ -170,7 +171,7 @@ class Session:
     def recommend(
         self, k: int = 10, at: Any = None, *, mask_seen: bool = True, candidates: Sequence[Any] | None = None
     ) -> Any:
-        """The best items now; the arguments and the answer are those of `Recommender.recommend`."""
+        """The best items now: as `Recommender.recommend`, with "history" for the user's name."""
         seen = None
         if mask_seen:
             codes = torch.from_numpy(np.flatnonzero(np.unpackbits(self.seen, bitorder="little")))
@@ -189,40 +190,37 @@ class Session:
         return HEADER.size + len(self.seen) + tensors
 
     def to_bytes(self) -> bytes:
-        """All of the session, to be kept anywhere; `Recommender.resume` goes on with it."""
-        header = HEADER.pack(MAGIC, fingerprint(self.recommender._fitted()), self.events, self.latest)
+        """All of the session, to be kept anywhere; `Recommender.restore` goes on with it."""
         tensors = (tensor.cpu().contiguous().numpy().tobytes() for tensor in self.past.tensors)
-        return b"".join((header, self.seen.tobytes(), *tensors))
+        body = b"".join((self.seen.tobytes(), *tensors))
+        facts = self.events, self.latest
+        return HEADER.pack(MAGIC, self.recommender.fingerprint(), _checksum(body, *facts), *facts) + body
 
     @classmethod
     def from_bytes(cls, recommender: Recommender, data: bytes) -> Session:
         """Undo `to_bytes`, with the model that the session was made with."""
         session = cls(recommender)
+        remedy = "Start a new one from the user's history."
         if len(data) != session.nbytes or not data.startswith(MAGIC):
             raise DataError(
-                f"not a session of this model: {len(data):,} bytes where {session.nbytes:,} are due. "
-                "Start a new one from the user's history."
+                f"not a session of this model: {len(data):,} bytes where {session.nbytes:,} are due. {remedy}"
             )
-        _, made_by, session.events, session.latest = HEADER.unpack_from(data)
-        if made_by != fingerprint(recommender._fitted()):
-            raise DataError("this session belongs to another model. Start a new one from the user's history.")
+        _, made_by, checksum, session.events, session.latest = HEADER.unpack_from(data)
+        if made_by != recommender.fingerprint():
+            raise DataError(f"this session belongs to another model. {remedy}")
+        if checksum != _checksum(data[HEADER.size :], session.events, session.latest):
+            raise DataError(f"this session is damaged. {remedy}")
         place = HEADER.size
         session.seen = np.frombuffer(data, np.uint8, len(session.seen), place).copy()
         place += len(session.seen)
         tensors = []
         for like in session.past.tensors:
-            kind = like.cpu().numpy().dtype
-            values = np.frombuffer(data, kind, like.numel(), place).reshape(like.shape)
+            values = np.frombuffer(data, like.cpu().numpy().dtype, like.numel(), place).reshape(like.shape)
             place += values.nbytes
             tensors.append(torch.from_numpy(values.copy()).to(like.device))
         session.past.tensors = tuple(tensors)
         return session
 
 
-def fingerprint(network: SequenceModel) -> bytes:
-    """Eight bytes that tell a model by its weights."""
-    digest = hashlib.sha256()
-    for name, value in network.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
-    return digest.digest()[:8]
+def _checksum(body: bytes, events: int, latest: int) -> bytes:
+    return hashlib.blake2b(body, digest_size=8, salt=struct.pack("<qq", events, latest)).digest()

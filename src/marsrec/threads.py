@@ -1,11 +1,14 @@
 """One number of threads for torch and numba, which share an OpenMP runtime and would otherwise set each other's."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numba
 import torch
 from numba import config
+
+_ONE_AT_A_TIME = threading.RLock()  # a kernel takes all threads; numba's workqueue does not stand two at once
 
 
 @contextmanager
@@ -14,9 +17,10 @@ def like_torch() -> Iterator[None]:
 
     A parallel numba kernel sets the number of OpenMP threads for the whole process, torch included.
     """
-    threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    with _ONE_AT_A_TIME:
+        threads = torch.get_num_threads()
+        numba.set_num_threads(min(threads, config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from marsrec.errors import SettingsError
 from marsrec.nn.kernels import selective_scan as module
 from marsrec.nn.kernels.selective_scan import chosen, continued_scan, reference, selective_scan
 
@@ -142,7 +143,21 @@ def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None
         assert chosen("cpu") == "reference"
         chosen.cache_clear()
         monkeypatch.setenv(module.FORCED, "fastest")
-        with pytest.raises(Exception, match="MARSREC_SCAN=fastest: there are reference, cpu, cuda"):
+        with pytest.raises(SettingsError, match=r"'fastest' \(MARSREC_SCAN .*\): there are reference, cpu, cuda"):
             chosen("cpu")
     finally:
         chosen.cache_clear()
+    with pytest.raises(SettingsError, match=r"'cuda' .* does not run on tensors of the cpu"):
+        selective_scan(*inputs(1, 2, 3, 4), implementation="cuda")
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_computed_in_single(half) -> None:
+    x, delta, A, B, C, D = inputs(2, 30, 8, 4, torch.float32)
+    x, B, C = x.to(half).requires_grad_(), B.to(half), C.to(half)
+    y = selective_scan(x, delta, A, B, C, D)
+    assert y.dtype == half
+    expected = reference(x.float(), delta, A, B.float(), C.float(), D)[0]
+    torch.testing.assert_close(y.float(), expected, rtol=1e-2, atol=1e-2)
+    (gradient,) = torch.autograd.grad(y.float().sum(), x)
+    assert gradient.dtype == half

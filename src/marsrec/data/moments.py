@@ -24,7 +24,10 @@ def instant(moment: Any, unit: TimeUnit) -> int:
     if isinstance(moment, str) and moment.strip().lstrip("-").isdigit():
         moment = int(moment)
     if isinstance(moment, Integral):
-        return int(moment)
+        value = int(moment)
+        if not -(2**63) <= value < 2**63:
+            raise SettingsError(f"{value} is beyond all times; times are 64-bit integers, here in {unit}.")
+        return value
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())

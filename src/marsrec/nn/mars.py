@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.kernels.gate import gated_sum
-from marsrec.nn.streaming import mixture_weights, streaming_average
+from marsrec.nn.streaming import STEEPEST, mixture_weights, streaming_average
 
 Form = Literal["dense", "streaming", "auto"]
 
@@ -137,6 +137,11 @@ class MARS(nn.Module):
         modulation: Tensor = self.modulation(last_states)
         return base * torch.exp(SIGMA * torch.tanh(modulation))
 
+    def streams(self) -> bool:
+        """Whether the streaming form is this operator: on the log scale, and with no rate that it would clip."""
+        steepest = self.base_rates().max().item() * (math.exp(SIGMA) if self.modulation is not None else 1.0)
+        return self.form == "streaming" or (self.time_scale == "log" and steepest <= STEEPEST)
+
     def half_lives(self, rates: Tensor) -> Tensor:
         """Age in hours at which a head of this exponent weighs an event half as much as a new one.
 
@@ -235,8 +240,10 @@ class MARS(nn.Module):
         if not self.real_time:
             times = torch.arange(states.shape[1], device=times.device).expand_as(times) * round(self.tau0)
             now = times[:, first:]
-        long = self.form == "auto" and self.time_scale == "log" and states.shape[1] >= STREAM_FROM
-        average = streaming_average if self.form == "streaming" or long else decayed_average
+        streams = self.form == "streaming"
+        if self.form == "auto" and self.time_scale == "log" and states.shape[1] >= STREAM_FROM:
+            streams = bool((rates <= STEEPEST).all())  # where both forms are the same function
+        average = streaming_average if streams else decayed_average
         return average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec.nn.kernels.decay_scan import Implementation, decay_scan
+from marsrec.nn.kernels.numeric import widened
 
 NODES = 24
 """Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""
@@ -115,9 +116,13 @@ def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor
     >>> print(f"{weight.item():.3f}")  # (1 + 2) / (1 + 8)
     0.333
     """
-    fine, decay, folding = (
-        torch.tensor(part, dtype=rates.dtype, device=rates.device) for part in (_FINE, _FINE_RATES, _folding(count))
-    )
+    (rates,) = widened(rates)
+    with _full_precision(rates):
+        return _coefficients(rates, newest, count)
+
+
+def _coefficients(rates: Tensor, newest: Tensor, count: int) -> Tensor:
+    fine, decay, folding, _ = _constants(count, rates.dtype, rates.device)
     rates = rates.clamp(max=STEEPEST)
     # The first term stands for the geometric series Σ e^(ρ v) over all v up to the first: e^(ρ v) / (1 - e^(-ρ step)).
     series = torch.log(-torch.expm1(-_STEP * rates))
@@ -182,8 +187,10 @@ def streaming_average(
     elapsed = times.diff(dim=1, prepend=times[:, :1]).clamp(min=0)  # exact; padding may have any time
     newest = (now - times[:, first:]).clamp(min=0).to(rates.dtype) / tau0  # (B, Q)
     mix = coefficients(rates, newest, count=count)  # (B, Q, K, M)
-    decays = _decays(elapsed, tau0, count, states.dtype)  # (B, L, M)
-    return decay_scan(states, decays, mix, first, implementation=implementation)
+    decays = _decays(elapsed, tau0, count, mix.dtype)  # (B, L, M)
+    states, decays, mix = widened(states, decays, mix)
+    with _full_precision(states):
+        return decay_scan(states, decays, mix, first, implementation=implementation)
 
 
 @dataclass(frozen=True)
@@ -226,9 +233,10 @@ def extend(past: Past, states: Tensor, times: Tensor) -> Past:
     times = torch.where(empty[:, None], times, torch.maximum(times, past.time[:, None]))
     latest = times[:, -1]
     elapsed = torch.cat([torch.where(empty, 0, latest - past.time)[:, None], latest[:, None] - times], dim=1)
-    decays = _decays(elapsed, past.tau0, past.counts.shape[1], states.dtype)  # (B, 1 + L, M)
+    decays = _decays(elapsed, past.tau0, past.counts.shape[1], past.sums.dtype)  # (B, 1 + L, M)
     before, new = decays[:, 0], decays[:, 1:]
-    sums = before[..., None] * past.sums + new.transpose(1, 2) @ states
+    with _full_precision(states):
+        sums = before[..., None] * past.sums + new.transpose(1, 2) @ states.to(new.dtype)
     return replace(past, sums=sums, counts=before * past.counts + new.sum(1), time=latest)
 
 
@@ -239,7 +247,8 @@ def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
     """
     newest = (now - past.time).clamp(min=0).to(rates.dtype) / past.tau0
     mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
-    return (mix @ past.sums) / (mix @ past.counts[..., None])
+    with _full_precision(mix):
+        return (mix @ past.sums) / (mix @ past.counts[..., None])
 
 
 def mixture_weights(
@@ -248,7 +257,8 @@ def mixture_weights(
     """Weights (B, K, L) of the events of each user in the averages of this form, for exponents (B, K) at `now` (B,)."""
     latest = times.gather(1, lengths[:, None] - 1)
     mix = coefficients(rates, (now - latest[:, 0]).clamp(min=0).to(rates.dtype) / tau0, count=count)
-    weights = mix @ _decays((latest - times).clamp(min=0), tau0, count, rates.dtype).transpose(1, 2)
+    with _full_precision(mix):
+        weights = mix @ _decays((latest - times).clamp(min=0), tau0, count, mix.dtype).transpose(1, 2)
     weights = weights * (torch.arange(times.shape[1], device=times.device) < lengths[:, None])[:, None]
     return weights / weights.sum(-1, keepdim=True)
 
@@ -256,9 +266,22 @@ def mixture_weights(
 def _decays(elapsed: Tensor, tau0: float, count: int, dtype: torch.dtype) -> Tensor:
     """e^(-s_m Δt): (...) integers -> (..., M)."""
     hours = elapsed.to(dtype) / tau0
-    rates = torch.tensor(nodes(count), dtype=dtype, device=elapsed.device)
+    rates = _constants(count, dtype, elapsed.device)[3]
     # Below e^-60 nothing is left of a sum; denormal numbers would only be slow.
     return torch.exp((hours[..., None] * -rates).clamp_(min=-60))
+
+
+@cache
+def _constants(count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """V and s of the fine rule (F,), how it folds (F, M), and the nodes (M,)."""
+    parts = (_FINE, _FINE_RATES, _folding(count), nodes(count))
+    fine, decay, folding, rates = (torch.tensor(part, dtype=dtype, device=device) for part in parts)
+    return fine, decay, folding, rates
+
+
+def _full_precision(tensor: Tensor) -> torch.autocast:
+    """Autocast would compute the mixture in half precision, in which its terms do not cancel."""
+    return torch.autocast(tensor.device.type, enabled=False)
 
 
 def _check(time_scale: str) -> None:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange, uint32, uint64
+from numba import prange, uint32, uint64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from marsrec.compiled import kernel
 from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key, threshold
-from marsrec.nn.kernels.numeric import FASTMATH, exp, largest
+from marsrec.nn.kernels.numeric import exp, fits, largest
 from marsrec.threads import like_torch
 
 CHUNK = 64  # positions at a time: they attend to no later ones, which saves up to half of the work
@@ -44,8 +45,7 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor, dropout: float =
     -------
     Tensor (B, H, L, d)
     """
-    plain = query.dtype == key.dtype == value.dtype and query.dtype in (torch.float32, torch.float64)
-    if not dropout or query.device.type != "cpu" or not plain or torch.is_autocast_enabled("cpu"):
+    if not dropout or not fits(query, key, value):
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
     mixed: Tensor = _CausalAttention.apply(query, key, value, dropout, draw_seed())  # type: ignore[no-untyped-call]
     return mixed
@@ -118,7 +118,7 @@ def _options(query: Tensor, dropout: float, seed: int) -> tuple[Any, ...]:
     return number(1 / math.sqrt(query.shape[-1])), number(1 / (1 - dropout)), np.uint64(seed), threshold(dropout)
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: Any, seed: Any, below: Any) -> None:
     """Products (R, C, past) become weights in place, dropped and hidden ones 0."""
     R, C, past = weights.shape
@@ -143,7 +143,7 @@ def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: A
         hidden[:] = zero
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _softmax_backward(
     row: int,
     head: int,

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.numeric import FASTMATH, Array, array
+from marsrec.compiled import kernel
+from marsrec.nn.kernels.numeric import Array, array, widened
 from marsrec.threads import like_torch
 
 
@@ -41,8 +43,8 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     if not x.is_cpu:
         return reference(x, weight, bias)
-    y: Tensor = _Conv.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return y
+    y: Tensor = _Conv.apply(*widened(x, weight, bias))  # type: ignore[no-untyped-call]
+    return y.to(x.dtype)
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -61,7 +63,7 @@ class _Conv(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         x, weight = ctx.saved_tensors
         grad_x = torch.empty(x.shape, dtype=x.dtype)
@@ -71,7 +73,7 @@ class _Conv(torch.autograd.Function):
         return grad_x, grad_weight.sum(0).T, grad.sum((0, 1))
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _forward(x: Array, weight: Array, bias: Array, y: Array) -> None:
     rows, length, channels = x.shape
     width = len(weight)
@@ -85,7 +87,7 @@ def _forward(x: Array, weight: Array, bias: Array, y: Array) -> None:
                     out[e] += factor[e] * value[e]
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _backward(grad: Array, x: Array, weight: Array, grad_x: Array, grad_weight: Array) -> None:
     rows, length, channels = x.shape
     width = len(weight)

@@ -16,16 +16,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numba import njit, prange
-from numpy.typing import NDArray
+from numba import prange
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.numeric import FASTMATH
+from marsrec.compiled import kernel
+from marsrec.nn.kernels.numeric import Array, array, widened
 from marsrec.threads import like_torch
 
 Implementation = Literal["auto", "reference", "cpu"]
-
-Array = NDArray[Any]
 
 
 def decay_scan(
@@ -74,7 +73,7 @@ def decay_scan(
         )
     if implementation == "reference" or (implementation == "auto" and not states.is_cpu):
         return reference(states, decays, coefficients, first)
-    averages: Tensor = _DecayScan.apply(states, decays, coefficients, first)  # type: ignore[no-untyped-call]
+    averages: Tensor = _DecayScan.apply(*widened(states, decays, coefficients), first)  # type: ignore[no-untyped-call]
     return averages
 
 
@@ -100,9 +99,9 @@ class _DecayScan(torch.autograd.Function):
         totals = states.new_empty(coefficients.shape[:3])
         with like_torch():
             _forward(
-                _array(states),
-                _array(decays),
-                _array(coefficients),
+                array(states),
+                array(decays),
+                array(coefficients),
                 averages.numpy(),
                 shares.numpy(),
                 totals.numpy(),
@@ -113,10 +112,10 @@ class _DecayScan(torch.autograd.Function):
         return averages
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         states, decays, shares, totals = ctx.saved_tensors
-        gradient, decay, share = _array(grad), _array(decays), shares.numpy()
+        gradient, decay, share = array(grad), array(decays), shares.numpy()
         to_states = to_coefficients = None
         with like_torch():
             if ctx.needs_input_grad[0]:
@@ -125,17 +124,12 @@ class _DecayScan(torch.autograd.Function):
             if ctx.needs_input_grad[2]:
                 to_coefficients = torch.empty_like(shares)
                 _backward_coefficients(
-                    gradient, _array(states), decay, share, totals.numpy(), to_coefficients.numpy(), ctx.first
+                    gradient, array(states), decay, share, totals.numpy(), to_coefficients.numpy(), ctx.first
                 )
         return to_states, None, to_coefficients, None
 
 
-def _array(part: Tensor) -> Array:
-    array: Array = part.detach().contiguous().numpy()
-    return array
-
-
-@njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
+@kernel()
 def _forward(
     states: Array, decays: Array, coefficients: Array, averages: Array, shares: Array, totals: Array, first: int
 ) -> None:
@@ -165,7 +159,7 @@ def _forward(
                         average[e] += share[m] * S[m, e]
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array, first: int) -> None:
     rows, length, width = to_states.shape
     heads, nodes = shares.shape[2:]
@@ -192,7 +186,7 @@ def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array
                     later[m, e] *= decay
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
+@kernel()
 def _backward_coefficients(
     grad: Array, states: Array, decays: Array, shares: Array, totals: Array, to_coefficients: Array, first: int
 ) -> None:
@@ -215,7 +209,7 @@ def _backward_coefficients(
                     out[m] = (out[m] - along * n[m]) / totals[row, t - first, k]
 
 
-@njit(cache=True, fastmath=FASTMATH)
+@kernel(parallel=False)
 def _step(S: Array, n: Array, decays: Array, state: Array) -> None:
     """Let the sums decay and add a state."""
     for m in range(S.shape[0]):

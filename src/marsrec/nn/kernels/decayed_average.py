@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.numeric import FASTMATH, exp, log1p
+from marsrec.compiled import kernel
+from marsrec.nn.kernels.numeric import exp, fits, log1p
 from marsrec.threads import like_torch
 
 TimeScale = Literal["log", "linear"]
@@ -75,9 +76,7 @@ def decayed_average(
             [4.5000, 5.0000]])
     """
     if implementation == "auto":
-        plain = states.dtype == rates.dtype and states.dtype in (torch.float32, torch.float64)
-        cpu = states.device.type == "cpu" and plain and not torch.is_autocast_enabled("cpu")
-        implementation = "cpu" if cpu else "reference"
+        implementation = "cpu" if fits(states, rates) else "reference"
     if implementation == "reference":
         return _reference(states, times, now, rates, first, tau0, time_scale == "log")
     averages: Tensor = _DecayedAverage.apply(states, times, now, rates, first, tau0, time_scale == "log")  # type: ignore[no-untyped-call]
@@ -175,7 +174,7 @@ def _arrays(times: Tensor, now: Tensor, rates: Tensor, tau0: float) -> tuple[Any
     return times.numpy(), now.numpy(), rate, rate.dtype.type(tau0)
 
 
-@njit(cache=True, fastmath=FASTMATH)
+@kernel(parallel=False)
 def _ages(times: Any, now: Any, unit: Any, logarithmic: bool, ages: Any) -> None:
     """Ages of events relative to the youngest one's. The softmax is the same, and its largest exponent is 0."""
     newest = times[0]
@@ -192,7 +191,7 @@ def _ages(times: Any, now: Any, unit: Any, logarithmic: bool, ages: Any) -> None
             ages[j] = ages[j] / unit - youngest
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _weigh(
     row: int, start: int, weights: Any, times: Any, now: Any, rates: Any, unit: Any, logarithmic: bool, scale: Any
 ) -> None:
@@ -214,7 +213,7 @@ def _weigh(
             scale[b, q, k] = 1 / total
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _weigh_backward(
     row: int,
     start: int,

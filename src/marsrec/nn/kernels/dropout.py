@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange, uint32, uint64
+from numba import prange, uint32, uint64
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.numeric import FASTMATH
+from marsrec.compiled import kernel
 from marsrec.threads import like_torch
 
 _ROW = 1024  # elements that share a key
@@ -81,7 +81,7 @@ def threshold(p: float) -> Any:
     return np.uint32(min(round(p * 2**32), 2**32 - 1))
 
 
-@njit(cache=True)
+@kernel(parallel=False)
 def row_key(seed: Any, row: Any) -> Any:
     """64 bits for a row of elements: splitmix64."""
     z = uint64(seed + _GOLDEN * uint64(row + 1))
@@ -90,7 +90,7 @@ def row_key(seed: Any, row: Any) -> Any:
     return uint64(z ^ (z >> uint64(31)))
 
 
-@njit(cache=True)
+@kernel(parallel=False)
 def hashed(low: Any, high: Any, place: Any) -> Any:
     """32 bits for a place in a row, from the two halves of its key: two rounds of multiplication, which vectorise."""
     x = uint32(uint32(place) ^ low)
@@ -101,7 +101,7 @@ def hashed(low: Any, high: Any, place: Any) -> Any:
     return uint32(x ^ uint32(x >> uint32(16)))
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _mask(x: Any, seed: Any, below: Any, scale: Any, out: Any) -> None:
     zero = x.dtype.type(0)
     for row in prange((len(x) + _ROW - 1) // _ROW):

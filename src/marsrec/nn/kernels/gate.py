@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.numeric import FASTMATH, exp
+from marsrec.compiled import kernel
+from marsrec.nn.kernels.numeric import exp, fits
 from marsrec.threads import like_torch
 
 _BLOCK = 64  # positions that one thread does in a go
@@ -47,9 +48,7 @@ def gated_sum(
         The sums, and the weights.
     """
     if implementation == "auto":
-        plain = summaries.dtype == shared.dtype == out.dtype and out.dtype in (torch.float32, torch.float64)
-        cpu = out.device.type == "cpu" and plain and not torch.is_autocast_enabled("cpu")
-        implementation = "cpu" if cpu else "reference"
+        implementation = "cpu" if fits(summaries, weight, shared, out) else "reference"
     if implementation == "reference":
         scores = torch.tanh(F.linear(summaries, weight) + shared[..., None, :]) @ out
         gate = scores.softmax(dim=-1)
@@ -87,7 +86,7 @@ class _GatedSum(torch.autograd.Function):
         return grad_summaries, flat.T @ summaries.view(N * K, d), grad_shared, grad_out.sum(0)
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _forward(summaries: Any, hidden: Any, shared: Any, out: Any, sums: Any, gate: Any) -> None:
     """The hidden layer gets its tanh in place; `sums` and `gate` are computed."""
     N, K, _ = summaries.shape
@@ -116,7 +115,7 @@ def _forward(summaries: Any, hidden: Any, shared: Any, out: Any, sums: Any, gate
                     result[i] += factor * summary[i]
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _backward(
     summaries: Any,
     hidden: Any,

@@ -6,10 +6,11 @@ Shapes: N positions, V items, S negatives, C rows of a chunk, d width.
 from typing import Any
 
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
-from marsrec.nn.kernels.numeric import FASTMATH, exp, largest
+from marsrec.compiled import kernel
+from marsrec.nn.kernels.numeric import exp, largest
 from marsrec.threads import like_torch
 
 
@@ -151,7 +152,7 @@ def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor]:
     return top, logits.sub_(top).exp_().sum(1, keepdim=True)
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _exponentiate_rows(logits: Any, tops: Any, totals: Any) -> None:
     for c in prange(len(logits)):
         row = logits[c]

@@ -1,22 +1,18 @@
 """What the numba kernels share: an exponential and a logarithm that vectorise, and how they are compiled."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.core import event
+import torch
+from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marsrec import show
+from marsrec.compiled import kernel
 
 Array = NDArray[Any]
-
-FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
-"""What a sum may do with rounding. Not-a-number and infinity keep their meaning."""
 
 _LOG2_E, _ONE = np.float32(1.4426950408889634), np.float32(1)
 _LOWEST, _HIGHEST = np.float32(-87.0), np.float32(88.0)
@@ -30,6 +26,20 @@ def array(tensor: Tensor) -> Array:
     """A tensor's values as a kernel wants them: in order, and without their history."""
     values: Array = tensor.detach().contiguous().numpy()
     return values
+
+
+def fits(*tensors: Tensor) -> bool:
+    """Whether kernels take these as they are: on the CPU, float32 or float64, all alike, outside of autocast."""
+    kinds = {(tensor.device.type, tensor.dtype) for tensor in tensors}
+    return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and not torch.is_autocast_enabled("cpu")
+
+
+def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Floating-point tensors in one kind of number, of 32 bits at least."""
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return tuple(tensor.to(dtype) for tensor in tensors)
 
 
 def exp(x: float) -> float:
@@ -131,32 +141,10 @@ def _same(x: Any) -> Any:
     return x
 
 
-@njit(cache=True)
+@kernel(parallel=False)
 def largest(values: Any) -> Any:
     """The largest of at least one value. LLVM compares integers many at a time, but not floats, which may be NaN."""
     top = ordered(values[0])
     for j in range(len(values)):
         top = max(top, ordered(values[j]))
     return unordered(top)
-
-
-class _Announcer(event.Listener):
-    """Says that a kernel of this package is being compiled, and how long it took."""
-
-    def __init__(self) -> None:
-        self.began: list[tuple[str, float]] = []
-
-    def on_start(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        own = function.__module__.startswith("marsrec.")
-        if own and not self.began:
-            show.note(f"Compiling {function.__module__}.{function.__name__} for this CPU, once ...")
-        self.began.append((function.__module__, time.monotonic()))
-
-    def on_end(self, event: Any) -> None:
-        module, began = self.began.pop()
-        if module.startswith("marsrec.") and not self.began:
-            show.note(f"... compiled in {time.monotonic() - began:.1f} s; it is kept on disk for the next time.")
-
-
-event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]

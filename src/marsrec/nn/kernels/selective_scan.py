@@ -16,12 +16,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from marsrec.compiled import kernel
 from marsrec.errors import SettingsError
-from marsrec.nn.kernels.numeric import FASTMATH, Array, array, exp
+from marsrec.nn.kernels.numeric import Array, array, exp, widened
 from marsrec.threads import like_torch
 
 Implementation = Literal["reference", "cpu", "cuda"]
@@ -40,12 +41,23 @@ _SEGMENT = 16
 def chosen(device: str) -> Implementation:
     """The implementation that runs on a kind of device, decided at the first call."""
     if forced := os.environ.get(FORCED):
-        if forced not in get_args(Implementation):
-            raise SettingsError(f"{FORCED}={forced}: there are {', '.join(get_args(Implementation))}.")
-        return forced  # type: ignore[return-value]
+        return _possible(forced, device)
     if device == "cuda" and find_spec("mamba_ssm") is not None:
         return "cuda"
     return "cpu" if device == "cpu" else "reference"
+
+
+def _possible(name: str, device: str) -> Implementation:
+    """An implementation by its name, if it can run on a kind of device."""
+    if name not in get_args(Implementation):
+        reason = f"there are {', '.join(get_args(Implementation))}"
+    elif name in ("cpu", "cuda") and name != device:
+        reason = f"it does not run on tensors of the {device}; there it is 'reference' or nothing that has to be said"
+    elif name == "cuda" and find_spec("mamba_ssm") is None:
+        reason = "mamba-ssm is not installed (pip install mamba-ssm)"
+    else:
+        return name  # type: ignore[return-value]
+    raise SettingsError(f"selective scan {name!r} ({FORCED} or implementation=...): {reason}.")
 
 
 def selective_scan(
@@ -90,19 +102,18 @@ def selective_scan(
     tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
     _check(x, delta, A, B, C, D)
-    match implementation or chosen(x.device.type):
-        case "cpu":
-            y: Tensor = _Scan.apply(x, delta, A, B, C, D)  # type: ignore[no-untyped-call]
-            return y
-        case "cuda":
-            from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
+    taken = chosen(x.device.type) if implementation is None else _possible(implementation, x.device.type)
+    parts = widened(x, delta, A, B, C, D)  # half precision loses what decays slowly
+    if taken == "cpu":
+        y: Tensor = _Scan.apply(*parts, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+    elif taken == "cuda" and parts[0].dtype == torch.float32:
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
 
-            turned = (part.transpose(1, 2).contiguous() for part in (x, delta, B, C))
-            u, step, write, read = turned
-            along: Tensor = selective_scan_fn(u, step, A, write, read, D)
-            return along.transpose(1, 2)
-        case _:
-            return reference(x, delta, A, B, C, D)[0]
+        u, step, write, read = (parts[i].transpose(1, 2).contiguous() for i in (0, 1, 3, 4))
+        y = selective_scan_fn(u, step, parts[2], write, read, parts[5]).transpose(1, 2)
+    else:
+        y = reference(*parts)[0]
+    return y.to(x.dtype)
 
 
 @torch.no_grad()
@@ -115,10 +126,14 @@ def continued_scan(
     `selective_scan`.
     """
     _check(x, delta, A, B, C, D)
-    if chosen(x.device.type) != "cpu" or not x.is_cpu:
-        return reference(x, delta, A, B, C, D, state)
-    y, final, _ = _run_forward(x, delta, A, B, C, D, state.transpose(1, 2), keep=False)
-    return y, final.transpose(1, 2)
+    dtype = x.dtype
+    x, delta, A, B, C, D, state = widened(x, delta, A, B, C, D, state)
+    if chosen(x.device.type) == "cpu":
+        y, final, _ = _run_forward(x, delta, A, B, C, D, state.transpose(1, 2), keep=False)
+        final = final.transpose(1, 2)
+    else:
+        y, final = reference(x, delta, A, B, C, D, state)
+    return y.to(dtype), final
 
 
 def reference(
@@ -148,14 +163,16 @@ def _check(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor)
 
 class _Scan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
-        y, _, kept = _run_forward(x, delta, A, B, C, D, None, keep=any(ctx.needs_input_grad))
+    def forward(
+        ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, grad_enabled: bool
+    ) -> Tensor:
+        y, _, kept = _run_forward(x, delta, A, B, C, D, None, keep=grad_enabled and any(ctx.needs_input_grad))
         ctx.save_for_backward(x, delta, A, B, C, D, kept)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, delta, A, B, C, D, kept = ctx.saved_tensors
         (rows, length, states), channels = B.shape, len(D)
         wide = kept.shape[-1]
@@ -175,12 +192,14 @@ class _Scan(torch.autograd.Function):
             grad_B.sum(0),
             grad_C.sum(0),
             (grad * x).sum((0, 1)),
+            None,
         )
 
 
 def _blocks(part: Tensor) -> Array:
     """Channels, filled up with zeros to whole blocks: loops of a length that the compiler knows are faster."""
-    return array(F.pad(part, (0, -part.shape[-1] % _BLOCK)))
+    missing = -part.shape[-1] % _BLOCK
+    return array(F.pad(part, (0, missing)) if missing else part)
 
 
 def _run_forward(
@@ -209,7 +228,7 @@ def _run_forward(
     return y[..., :channels], state[..., :channels], kept
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _forward(
     x: Array, delta: Array, A: Array, B: Array, C: Array, D: Array, state: Array, y: Array, kept: Array
 ) -> None:
@@ -237,7 +256,7 @@ def _forward(
         state[row, :, low:high] = h
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@kernel()
 def _backward(
     grad: Array,
     x: Array,

@@ -113,8 +113,8 @@ class Mars(Readout):
 
     @property
     def streams(self) -> bool:
-        """Whether there is a streaming form: on the log scale of time."""
-        return self.settings.time_scale == "log"
+        """Whether the operator has a streaming form."""
+        return self.operator.streams()
 
     def start(self, zeros: Tensor) -> Memory:
         """See `Readout.start`."""
