@@ -44,12 +44,26 @@ def saved(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_models_prints_the_papers_parameter_counts() -> None:
     rows = json.loads(call("models", "--items", "12101", "--length", "50", "--json"))
-    assert {row["name"]: row["parameters"] for row in rows} == {"sasrec": 877_824, "mars-t": 895_996}
+    found = {row["name"]: row["parameters"] for row in rows}
+    assert found == {"sasrec": 877_824, "mamba4rec": 846_784, "mars-t": 895_996, "mars-m": 937_084}
     rows = json.loads(call("models", "--items", "3416", "--length", "200", "--heads", "8", "--json"))
-    assert {row["name"]: row["parameters"] for row in rows} == {"sasrec": 331_584, "mars-t": 350_024}
-    assert rows[1]["encoder"] == "transformer"
-    assert rows[1]["readout"] == "mars"
-    assert rows[1]["causal"] is True
+    found = {row["name"]: row["parameters"] for row in rows}
+    assert found == {"sasrec": 331_584, "mamba4rec": 290_944, "mars-t": 350_024, "mars-m": 381_512}
+    parts = {row["name"]: (row["encoder"], row["readout"], row["causal"]) for row in rows}
+    assert parts["mars-m"] == ("mamba", "mars", True)
+
+
+def test_the_backbone_rule_says_what_it_found_and_took(log: Path, tmp_path: Path) -> None:
+    dense = tmp_path / "dense.csv"
+    cyclic_log(users=4, events=60, items=15).write_csv(dense)
+    for path, expected in (
+        (log, "Average length 10.0 events, 8.0 of them for training, which is below 50: mars-t with 4 heads"),
+        (dense, "Average length 60.0 events, 58.0 of them for training, which is 50 or more: mars-m with 8 heads"),
+    ):
+        arguments = ["fit", str(path), "--epochs", "1", "--dim", "16", "--out", str(tmp_path / path.stem)]
+        result = runner.invoke(app, arguments, catch_exceptions=False)
+        assert expected in result.stderr
+        assert "--model" in result.stderr
 
 
 def test_prepare_filters_and_writes(log: Path, tmp_path: Path) -> None:
