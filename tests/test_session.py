@@ -99,6 +99,8 @@ def test_bytes_carry_the_whole_session(recommender: Recommender) -> None:
         live.add("i9", START + 500)
     assert other.recommend(k=20).equals(session.recommend(k=20))
     assert other.events == session.events == 14
+    assert recommender.restore(memoryview(data)).events == 13
+    assert "13 events" in repr(recommender.restore(data))
 
 
 def test_bytes_of_another_model_or_damaged_ones_are_refused(recommender: Recommender) -> None:
@@ -127,10 +129,25 @@ def test_bad_events(recommender: Recommender) -> None:
         session.add("i2", START - 1)
     with pytest.raises(DataError, match=f"an event at {START + 1} s after one at {START + 2} s"):
         session.extend(np.array([1, 2]), np.array([START + 2, START + 1]))
-    with pytest.raises(SettingsError, match="beyond all times"):
-        session.add("i2", 2**70)
+    for moment in (2**70, 1_700_000_000_000, -5, float("nan")):
+        with pytest.raises(SettingsError, match="before 1970 or after 2100 in the log's unit, s"):
+            session.add("i2", moment)
+    for moment in (True, None, "yesterday"):
+        with pytest.raises(SettingsError, match="a moment is a number"):
+            session.add("i2", moment)
+    with pytest.raises(DataError, match="one raw id"):
+        session.add(["i2"], START + 1)
     assert session.events == 1
     assert session.add("i2", "2030-01-01")
+
+
+def test_a_session_does_not_outlive_its_model() -> None:
+    fitted = Recommender("mamba4rec", options={"dim": 8}, training=QUICK).fit(cyclic_log(), progress=False)
+    session = fitted.start("u1")
+    fitted.fit(cyclic_log(seed=1), progress=False)
+    for use in (session.recommend, session.to_bytes, lambda: session.add("i1", START)):
+        with pytest.raises(DataError, match="fitted again since this session began"):
+            use()
 
 
 def test_a_session_without_events_gets_the_popular_ones(recommender: Recommender) -> None:

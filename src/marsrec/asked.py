@@ -27,7 +27,7 @@ def known_histories(users: Any, histories: Histories) -> Histories:
         unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
         raise DataError(
             f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that the "
-            "recommender was fitted on. Pass their events as histories=... (--event or --history) instead."
+            "recommender was fitted on. Pass their events instead of their ids (histories=..., --event or --history)."
         )
     rows = codes.astype(np.int64) - 1
     offsets, index = flat_rows(histories.offsets[rows], histories.lengths[rows])

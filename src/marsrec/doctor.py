@@ -12,6 +12,7 @@ import torch
 from marsrec import __version__
 from marsrec.compiled import kernel
 from marsrec.data.catalog import CATALOG, locate
+from marsrec.errors import SettingsError
 from marsrec.nn.kernels.selective_scan import FORCED, chosen
 from marsrec.threads import like_torch
 
@@ -39,7 +40,7 @@ def examine() -> dict[str, dict[str, Any]]:
             "linear cross-entropy": "chunked, gradients in the forward pass",
             "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
             "MARS averages, gate, dropout, convolution": "numba on the CPU, torch elsewhere",
-            "selective scan": f"{_SCANS[chosen(device)]}; {FORCED}=reference, cpu or cuda forces one",
+            "selective scan": _scan(device),
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
         "data": {
@@ -47,6 +48,13 @@ def examine() -> dict[str, dict[str, Any]]:
             **{name: str(locate(name) or "not here") for name in CATALOG},
         },
     }
+
+
+def _scan(device: str) -> str:
+    try:
+        return f"{_SCANS[chosen(device)]}; {FORCED}=reference, cpu or cuda forces one"
+    except SettingsError as error:
+        return f"error: {error}"
 
 
 def _numba_threads() -> str:

@@ -142,7 +142,7 @@ class Recommender:
                 show.note(f"· {sentence}")
         parts = self.split_settings.apply(histories)
         self.settings = self.planned_settings(parts.average_length)
-        if progress and self.name == "mars":
+        if progress and self.name == "mars" and self.encoder is None and self.readout is None:
             show.note(rule(len(histories) / histories.n_users, parts.average_length, self.settings))
         fitted = fit(
             parts,
@@ -264,8 +264,8 @@ class Recommender:
     ) -> pl.DataFrame:
         """The best items for the users whose vectors are known, and popular ones for the others."""
         network = self._fitted()
-        if k < 1:
-            raise SettingsError(f"k must be at least 1; found {k}.")
+        if not isinstance(k, int) or k < 1:
+            raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
         if len(known):
@@ -369,6 +369,7 @@ class Recommender:
         >>> session.add("tea", "2026-01-05 10:00")  # doctest: +SKIP
         >>> session.recommend(k=5)  # doctest: +SKIP
         """
+        self._fitted()
         given = self._known(history) if is_one(history) else self._given(history)
         if given.n_users != 1:
             raise DataError(f"a session is of one user; this history has {given.n_users}.")
@@ -376,9 +377,9 @@ class Recommender:
         session.extend(given.items, given.times)
         return session
 
-    def restore(self, data: bytes) -> Session:
+    def restore(self, data: bytes | bytearray | memoryview) -> Session:
         """Go on with a session from its `to_bytes`."""
-        return Session.from_bytes(self, data)
+        return Session.from_bytes(self, bytes(data))
 
     def fingerprint(self) -> bytes:
         """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time."""

@@ -78,6 +78,10 @@ def load(kind: type[R], folder: Path, device: str) -> R:
     except MarsrecError:
         raise
     except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
+        if (started := folder.with_name(f"{folder.name}.training")).exists() and not folder.exists():
+            raise DataError(
+                f"{folder}: its training was not finished ({started}); go on with fit and --resume."
+            ) from None
         reason = str(error).splitlines()[0]
         raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
     recommender.network = network.to(device).eval()

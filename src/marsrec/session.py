@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marsrec.asked import NAMELESS, as_kind
+from marsrec.asked import NAMELESS, as_kind, is_one
 from marsrec.data.batches import Batch
 from marsrec.data.moments import instant
 from marsrec.errors import DataError
@@ -114,6 +114,20 @@ class Session:
         self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(network, length)
         self.seen: NDArray[np.uint8] = np.zeros(math.ceil((len(recommender.item_ids) + 1) / 8), dtype=np.uint8)
         self.events, self.latest = 0, 0
+        self.model = recommender.fingerprint()
+
+    def __repr__(self) -> str:
+        kind = "all events, folded" if self.recurrent else "the latest events"
+        return f"<Session: {self.events:,} events ({kind}), the latest at {self.latest} {self.recommender.unit}>"
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether all events count at a constant cost; else the model computes from the latest `length`."""
+        return isinstance(self.past, FoldedEvents)
+
+    def _check_model(self) -> None:
+        if self.recommender.fingerprint() != self.model:
+            raise DataError("the recommender was fitted again since this session began. Start a new one.")
 
     def add(self, item: Any, time: Any) -> bool:
         """Take in an event, not earlier than the latest one. An unknown item is skipped with a warning.
@@ -130,6 +144,8 @@ class Session:
         bool
             Whether the item is known.
         """
+        if not is_one(item):
+            raise DataError(f"an item is one raw id; found {item!r}.")
         code = int(self.recommender.item_ids.encode([item])[0])
         if code == 0:
             warnings.warn(f"unknown item {item!r} was skipped.", stacklevel=2)
@@ -139,6 +155,7 @@ class Session:
 
     def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:
         """Take in events by item code, in order of time."""
+        self._check_model()
         if len(codes) == 0:
             return
         before = np.append(self.latest if self.events else times[0], times[:-1])
@@ -172,6 +189,7 @@ class Session:
         self, k: int = 10, at: Any = None, *, mask_seen: bool = True, candidates: Sequence[Any] | None = None
     ) -> Any:
         """The best items now: as `Recommender.recommend`, with "history" for the user's name."""
+        self._check_model()
         seen = None
         if mask_seen:
             codes = torch.from_numpy(np.flatnonzero(np.unpackbits(self.seen, bitorder="little")))
@@ -191,22 +209,25 @@ class Session:
 
     def to_bytes(self) -> bytes:
         """All of the session, to be kept anywhere; `Recommender.restore` goes on with it."""
+        self._check_model()
         tensors = (tensor.cpu().contiguous().numpy().tobytes() for tensor in self.past.tensors)
         body = b"".join((self.seen.tobytes(), *tensors))
         facts = self.events, self.latest
-        return HEADER.pack(MAGIC, self.recommender.fingerprint(), _checksum(body, *facts), *facts) + body
+        return HEADER.pack(MAGIC, self.model, _checksum(body, *facts), *facts) + body
 
     @classmethod
     def from_bytes(cls, recommender: Recommender, data: bytes) -> Session:
         """Undo `to_bytes`, with the model that the session was made with."""
         session = cls(recommender)
         remedy = "Start a new one from the user's history."
-        if len(data) != session.nbytes or not data.startswith(MAGIC):
+        if not data.startswith(MAGIC):
+            raise DataError(f"these bytes are not a session. {remedy}")
+        if len(data) != session.nbytes:
             raise DataError(
                 f"not a session of this model: {len(data):,} bytes where {session.nbytes:,} are due. {remedy}"
             )
         _, made_by, checksum, session.events, session.latest = HEADER.unpack_from(data)
-        if made_by != recommender.fingerprint():
+        if made_by != session.model:
             raise DataError(f"this session belongs to another model. {remedy}")
         if checksum != _checksum(data[HEADER.size :], session.events, session.latest):
             raise DataError(f"this session is damaged. {remedy}")

@@ -202,3 +202,16 @@ def test_half_life_is_where_the_weight_halves() -> None:
             weights = op.read(torch.zeros(1, 2, 6).double(), seconds, now=seconds[:, 1]).weights[0, k]
             assert (weights[0] / weights[1]).item() == pytest.approx(0.5, rel=1e-3)
             op.tau0 = float(HOUR)
+
+
+@pytest.mark.parametrize(
+    "switches", [{"time_scale": "Log"}, {"form": "fast"}, {"heads": 0}, {"dim": 0}], ids=lambda given: str(given)
+)
+def test_switches_that_do_not_exist_are_refused(switches: dict) -> None:
+    with pytest.raises(ValueError, match="MARS wants"):
+        MARS(**{"dim": 4, **switches})
+
+
+def test_times_that_are_not_exact_are_refused() -> None:
+    with pytest.raises(ValueError, match="times are integers"):
+        MARS(4)(torch.randn(1, 3, 4), torch.arange(3.0)[None])

@@ -134,6 +134,11 @@ def test_extremes_stay_finite() -> None:
             assert found.abs().max() < 1.1 * states.abs().max()  # an average, whatever the ages
 
 
+def test_no_events_no_average() -> None:
+    found = average(start(torch.zeros(2, 5)), torch.tensor([[0.0, 1.0]] * 2), torch.tensor([0, 10]))
+    assert (found == 0).all()
+
+
 def test_padding_on_the_right_changes_nothing() -> None:
     states, times, now, rates = (part.detach() for part in histories())
     expected = streaming_average(states, times, now, rates)

@@ -59,7 +59,7 @@ def doctor(as_json: Json = False) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
 ) -> None:
-    """Train SASRec and MARS-T on synthetic data in which time decides, and show what MARS learned."""
+    """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
     from marsrec.demo import run
 
     run(out)

@@ -65,7 +65,9 @@ def fit(
     ] = None,
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.", rich_help_panel=TRAIN)] = "auto",
     devices: Annotated[str, typer.Option(help="How many devices.", rich_help_panel=TRAIN)] = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed.", rich_help_panel=TRAIN)] = "32-true",
+    precision: Annotated[
+        Literal["32-true", "bf16-mixed", "16-mixed"], typer.Option(help="Number format.", rich_help_panel=TRAIN)
+    ] = "32-true",
     split: Annotated[
         Literal["leave-one-out", "global-time"], typer.Option(help="What is held out.", rich_help_panel=TRAIN)
     ] = "leave-one-out",
@@ -186,11 +188,13 @@ def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
     state = folder.with_name(f"{folder.name}.training")
     started = (state / CHECKPOINT).exists()
     if resume and not started:
-        raise SettingsError(f"{folder}: there is no unfinished training to resume.")
+        if not state.exists():
+            raise SettingsError(f"{folder}: there is no unfinished training to resume.")
+        show.note(f"{state}: no epoch was finished; training starts from the beginning.")
     if not resume and not overwrite:
         if started:
             raise SettingsError(
-                f"{state}: holds an unfinished training. --resume goes on with it, --overwrite does not."
+                f"{state}: holds an unfinished training. --resume goes on with it, --overwrite starts over."
             )
         if (folder / CONFIG).exists():
             raise SettingsError(f"{folder}: holds a saved model. Choose another --out, or --overwrite it.")

@@ -1,14 +1,17 @@
 """Moments and durations as people write them."""
 
+import math
 from datetime import UTC, date, datetime
-from numbers import Integral
 from typing import Any
 
-from marsrec.data.times import PER_SECOND, TimeUnit
+import numpy as np
+
+from marsrec.data.times import END_OF_TIME, PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
 
-Moment = int | str | date | datetime
-"""A time in the log's unit, or a date (ISO text, date or datetime; UTC unless it says otherwise)."""
+Moment = float | str | date | datetime
+"""A time in the log's unit (decimals are cut off), a date (ISO text, date or datetime; UTC unless it says otherwise),
+or "now"."""
 
 _STEPS = [(365.25 * 86400, "year"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second")]
 
@@ -21,22 +24,28 @@ def instant(moment: Any, unit: TimeUnit) -> int:
     >>> instant("2020-01-01", "s"), instant(datetime(2020, 1, 1, tzinfo=UTC), "ms"), instant("17", "s")
     (1577836800, 1577836800000, 17)
     """
+    if isinstance(moment, np.datetime64):
+        moment = moment.astype("datetime64[us]").item()
     if isinstance(moment, str) and moment.strip().lstrip("-").isdigit():
         moment = int(moment)
-    if isinstance(moment, Integral):
-        value = int(moment)
-        if not -(2**63) <= value < 2**63:
-            raise SettingsError(f"{value} is beyond all times; times are 64-bit integers, here in {unit}.")
+    if isinstance(moment, int | float | np.integer | np.floating) and moment is not True and moment is not False:
+        value = math.floor(moment) if math.isfinite(moment) else -1
+        if not 0 <= value < END_OF_TIME * PER_SECOND[unit]:
+            raise SettingsError(
+                f"{moment} is before 1970 or after 2100 in the log's unit, {unit}. Give it in {unit}, or as a date."
+            )
         return value
+    if isinstance(moment, str) and moment.strip() == "now":
+        moment = datetime.now(UTC)
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError:
             raise SettingsError(
-                f"a moment is a number or an ISO date such as 2014-03-01T12:00; found {moment!r}."
+                f"a moment is a number, an ISO date such as 2014-03-01T12:00, or now; found {moment!r}."
             ) from None
     if not isinstance(moment, date):
-        raise SettingsError(f"a moment is an integer, a date or ISO text; found {moment!r}.")
+        raise SettingsError(f"a moment is a number, a date, ISO text or 'now'; found {moment!r}.")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is None:

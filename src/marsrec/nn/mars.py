@@ -17,7 +17,7 @@ Shape letters: B users, L positions, Q positions that are read out (1 or L), K h
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -101,6 +101,11 @@ class MARS(nn.Module):
         form: Form = "auto",
     ) -> None:
         super().__init__()
+        if time_scale not in get_args(TimeScale) or form not in get_args(Form) or dim < 1 or heads < 1:
+            raise ValueError(
+                f"MARS wants dim and heads of at least 1, a time_scale of {get_args(TimeScale)} and a form of "
+                f"{get_args(Form)}; found {dim}, {heads}, {time_scale!r} and {form!r}"
+            )
         if form == "streaming" and time_scale != "log":
             raise ValueError('form="streaming" needs time_scale="log": no fixed set of exponentials serves linear time')
         self.form = form
@@ -188,6 +193,8 @@ class MARS(nn.Module):
         first : int
             With `every`: begin at this position, so that Q = L - first.
         """
+        if times.is_floating_point():
+            raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
         B, L, d = states.shape
         order = torch.arange(L, device=states.device)
         if every:

@@ -123,7 +123,7 @@ def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor
 
 def _coefficients(rates: Tensor, newest: Tensor, count: int) -> Tensor:
     fine, decay, folding, _ = _constants(count, rates.dtype, rates.device)
-    rates = rates.clamp(max=STEEPEST)
+    rates = rates.clamp(min=1e-6, max=STEEPEST)
     # The first term stands for the geometric series Σ e^(ρ v) over all v up to the first: e^(ρ v) / (1 - e^(-ρ step)).
     series = torch.log(-torch.expm1(-_STEP * rates))
     slopes = torch.stack([fine, -(decay == 0).to(fine)])  # (2, F)
@@ -243,12 +243,13 @@ def extend(past: Past, states: Tensor, times: Tensor) -> Past:
 def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
     """Summaries Z for exponents (B, K) at the moments `now` (B,), not before the newest event: (B, K, d).
 
-    The past stays as of its newest event; `now` may go on as long as no event comes. There must have been an event.
+    The past stays as of its newest event; `now` may go on as long as no event comes. Without events they are zeros.
     """
     newest = (now - past.time).clamp(min=0).to(rates.dtype) / past.tau0
     mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
     with _full_precision(mix):
-        return (mix @ past.sums) / (mix @ past.counts[..., None])
+        total = mix @ past.counts[..., None]
+        return (mix @ past.sums) / torch.where(total == 0, 1, total)
 
 
 def mixture_weights(

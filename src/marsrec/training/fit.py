@@ -80,7 +80,7 @@ class Keeper(Checkpoint):
         if state_dict["identity"] != self.identity:
             raise SettingsError(
                 f"{self.folder}: the unfinished training there has other data or settings. "
-                "Resume with the same ones, or train without --resume."
+                "Resume with the same ones, or start over with --overwrite."
             )
         self.best, self.curve = state_dict["best"], state_dict["curve"]
         self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
@@ -190,7 +190,7 @@ def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path
         accelerator=training.accelerator,
         devices=training.devices,
         strategy=training.strategy,
-        precision=training.precision,  # type: ignore[arg-type]
+        precision=training.precision,
         callbacks=callbacks,
         plugins=[SafetensorsIO()],
         logger=TensorBoardLogger(str(folder), name="tensorboard", version="") if wants_tensorboard else False,

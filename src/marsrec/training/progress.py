@@ -61,7 +61,7 @@ class Progress(Callback):
         waited = self.stopper.wait_count
         mean = sum(entry["seconds"] for entry in self.keeper.curve) / len(self.keeper.curve)
         soonest, latest = (self.patience - waited) * mean, (self.epochs - int(row["epoch"])) * mean
-        left = f"{_clock(min(soonest, latest))} to {_clock(latest)} left"
+        left = f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
         self.bar.update(self.task, left=left)
         done = trainer.should_stop or row["epoch"] >= self.epochs
         if not self.console.is_terminal and (

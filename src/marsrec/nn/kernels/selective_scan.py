@@ -52,7 +52,7 @@ def _possible(name: str, device: str) -> Implementation:
     if name not in get_args(Implementation):
         reason = f"there are {', '.join(get_args(Implementation))}"
     elif name in ("cpu", "cuda") and name != device:
-        reason = f"it does not run on tensors of the {device}; there it is 'reference' or nothing that has to be said"
+        reason = f"it does not run on tensors of the {device}; take {device if device == 'cpu' else 'reference'!r}"
     elif name == "cuda" and find_spec("mamba_ssm") is None:
         reason = "mamba-ssm is not installed (pip install mamba-ssm)"
     else:
