@@ -31,9 +31,9 @@ FORCED = "MARSREC_SCAN"
 """Environment variable that forces an implementation."""
 
 
-# The states of a block of channels stay in the L1 cache (32 states × 64 channels are 8 kB in float32), those of a
+# The states of a block of channels stay in the L1 cache (32 states × 128 channels are 16 kB in float32), those of a
 # segment of positions, which the backward pass recomputes, in the L2 cache.
-_BLOCK = 64
+_BLOCK = 128
 _SEGMENT = 16
 
 
