@@ -118,7 +118,7 @@ def test_an_unknown_user_is_told_what_to_pass(mars: Recommender) -> None:
     [
         (lambda r: r.recommend(), "either users=... or histories="),
         (lambda r: r.recommend("u1", histories=HISTORY), "either users=... or histories="),
-        (lambda r: r.recommend("u1", k=0), "k must be at least 1"),
+        (lambda r: r.recommend("u1", k=0), "k must be a whole number of at least 1"),
         (lambda r: r.recommend("u1", at="next week"), "ISO date"),
         (lambda r: r.recommend("u1", at="2001-01-01"), "earlier than an event"),
         (lambda r: r.recommend(histories=["i3", "i4"]), r"pairs \(item, time\)"),
@@ -161,7 +161,7 @@ def test_numpy_scalars_and_integer_ids() -> None:
     with pytest.raises(DataError, match=r"unknown user 3\.9"):
         recommender.recommend([3.9])
     with pytest.raises(SettingsError, match="a moment is"):
-        recommender.recommend(3, at=1.5)
+        recommender.recommend(3, at=[1])
 
 
 def test_columns_named_at_fit_are_known_afterwards(tmp_path: Path) -> None:
