@@ -197,6 +197,8 @@ class MARS(nn.Module):
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
         B, L, d = states.shape
         order = torch.arange(L, device=states.device)
+        if not self.real_time:
+            times = order.expand_as(times) * round(self.tau0)
         if every:
             positions = order[first:].expand(B, -1)
             last_states = states[:, first:]
@@ -236,17 +238,11 @@ class MARS(nn.Module):
         """Weights (B, K, L) at (B, 1) `positions`, in this operator's form."""
         if self.form != "streaming":
             return self.weights(times, now, positions, rates)[:, :, 0]
-        if not self.real_time:
-            times = torch.arange(times.shape[1], device=times.device).expand_as(times) * round(self.tau0)
-            now = positions * round(self.tau0)
         return mixture_weights(times, now[:, 0], positions[:, 0] + 1, rates[:, 0], tau0=self.tau0)
 
     def summaries(self, states: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
         """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
         first = states.shape[1] - rates.shape[1]
-        if not self.real_time:
-            times = torch.arange(states.shape[1], device=times.device).expand_as(times) * round(self.tau0)
-            now = times[:, first:]
         streams = self.form == "streaming"
         if self.form == "auto" and self.time_scale == "log" and states.shape[1] >= STREAM_FROM:
             streams = bool((rates <= STEEPEST).all())  # where both forms are the same function

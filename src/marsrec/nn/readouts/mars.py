@@ -139,9 +139,9 @@ class Mars(Readout):
         rates = self.operator.rates(last_states)
         summaries = streaming.average(past, rates, now)  # (B, K, d)
         latest = self.operator.ages(past.time, now)
-        return self.operator.fuse(summaries[:, None], latest[:, None], last_items[:, None], last_states[:, None])[0][
-            :, 0
-        ]
+        single = (part[:, None] for part in (summaries, latest, last_items, last_states))  # one position each
+        users, _ = self.operator.fuse(*single)
+        return users[:, 0]
 
     def _past(self, memory: Memory) -> streaming.Past:
         sums, counts, time = memory[:3]
