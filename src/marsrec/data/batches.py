@@ -41,14 +41,23 @@ class Batch:
     target_times: Tensor
     """(B, L) the time of the next event, which is the moment of the request there."""
 
+    twins: "Batch | None" = None
+    """For objectives that compare histories: for each row another one with the same target, as far as there is one."""
+
     def to(self, device: torch.device | str) -> "Batch":
         """Move all of it."""
-        return Batch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        parts = (getattr(self, name) for name in self.__dataclass_fields__)
+        return Batch(*(None if part is None else part.to(device) for part in parts))
 
     @property
     def last(self) -> Tensor:
         """(B,) index of each row's latest event."""
         return self.lengths - 1
+
+    @property
+    def inside(self) -> Tensor:
+        """(B, L) whether a position is an event and not padding."""
+        return torch.arange(self.items.shape[1], device=self.items.device) < self.lengths[:, None]
 
 
 def windows(split: Split, length: int, stride: int, generator: np.random.Generator) -> Rows:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, Memory
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
 
 ModelMemory = tuple[Memory, Memory]
@@ -28,10 +29,21 @@ class SequenceModel(nn.Module):
 
     scorer: Scorer
 
-    def __init__(self, n_items: int, dim: int, encoder: Encoder, readout: Readout, scorer: nn.Module) -> None:
+    def __init__(
+        self,
+        n_items: int,
+        dim: int,
+        encoder: Encoder,
+        readout: Readout,
+        scorer: nn.Module,
+        *,
+        item_std: float = 0.02,
+        item_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         self.items = nn.Embedding(n_items + 1, dim, padding_idx=0)
-        nn.init.normal_(self.items.weight[1:], std=0.02)
+        nn.init.normal_(self.items.weight[1:], std=item_std)
+        self.item_dropout = Dropout(item_dropout)
         self.encoder = encoder
         self.readout = readout
         self.scorer = scorer
@@ -43,7 +55,7 @@ class SequenceModel(nn.Module):
 
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
-        embedded = self.items(batch.items)  # (B, L, d)
+        embedded = self.item_dropout(self.items(batch.items))  # (B, L, d)
         states = self.encoder(embedded, batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output

@@ -152,7 +152,7 @@ def fit(
     quiet_lightning()
     L.seed_everything(training.seed, verbose=False)
     network = model.build(split.histories.n_items, split.histories.unit)
-    module = TrainingModule(network, split, model.length, training)
+    module = TrainingModule(network, model, split, training)
     state = None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,10 @@ from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
+from marsrec.models import ModelSettings, ObjectiveSettings
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.objectives.base import Softmax
 from marsrec.settings import Settings
-from marsrec.training.objective import next_item_losses
 
 MONITOR = "NDCG@10"
 """The validation metric that decides when to stop and which weights are kept."""
@@ -68,14 +69,15 @@ def training_batches(split: Split, length: int, causal: bool, settings: Training
 class TrainingModule(L.LightningModule):
     """A sequence model in training."""
 
-    def __init__(self, model: SequenceModel, split: Split, length: int, settings: TrainingSettings) -> None:
+    def __init__(self, network: SequenceModel, model: ModelSettings, split: Split, settings: TrainingSettings) -> None:
         super().__init__()
-        self.model, self.split, self.length, self.settings = model, split, length, settings
-        self.sampler: NegativeSampler | None = None
+        self.model, self.split, self.settings = network, split, settings
+        self.length, self.objective = model.length, model.objective
+        self.softmax = Softmax()
         if settings.sampled_negatives:
             # The power between uniform and popular draws is word2vec's; an item never seen in training is drawn too.
             weights = torch.from_numpy(split.item_counts[1:]).clamp(min=1) ** 0.75
-            self.sampler = NegativeSampler(weights)
+            self.softmax = Softmax(NegativeSampler(weights), settings.sampled_negatives)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the current epoch; the trainer asks again at each."""
@@ -101,7 +103,7 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Losses of a batch, logged one by one."""
-        losses = next_item_losses(self.model, batch, self.sampler, self.settings.sampled_negatives)
+        losses = self.objective.losses(self.model, batch, self.softmax)
         loss = torch.stack(list(losses.values())).sum()
         count = int((batch.targets > 0).sum())
         logged = {f"train/{name}": value.detach() for name, value in {"loss": loss, **losses}.items()}

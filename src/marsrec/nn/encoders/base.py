@@ -21,9 +21,14 @@ class Encoder(nn.Module, ABC):
     causal: ClassVar[bool]
     recurrent: ClassVar[bool] = False
 
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        """Width of the states, which is the model's dim for nearly all."""
+
     @abstractmethod
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) embedded items -> (B, L, d) states."""
+        """(B, L, d) embedded items -> (B, L, width) states."""
 
     def start(self, rows: int) -> Memory:
         """The memory of histories without events; only of recurrent encoders."""

@@ -145,7 +145,7 @@ class Mamba(Encoder):
     recurrent = True
 
     def __init__(self, dim: int, settings: MambaSettings) -> None:
-        super().__init__()
+        super().__init__(dim)
         self.dropout = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]

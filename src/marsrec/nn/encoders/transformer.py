@@ -69,7 +69,7 @@ class Transformer(Encoder):
     causal = True
 
     def __init__(self, dim: int, length: int, settings: TransformerSettings) -> None:
-        super().__init__()
+        super().__init__(dim)
         self.positions = nn.Embedding(length, dim)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.dropout = Dropout(settings.dropout)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Memory
 
 
@@ -44,6 +45,15 @@ class Readout(nn.Module, ABC):
     def recall(self, memory: Memory, now: Tensor) -> Tensor:
         """User vectors (B, d) for requests at the moments `now` (B,)."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+
+def same_width(readout: str, dim: int, width: int) -> None:
+    """Refuse states of another width than the item embedding, for readouts whose user vectors are made of states."""
+    if width != dim:
+        raise SettingsError(
+            f"readout {readout!r} takes states as wide as the model's dim, {dim}; the encoder's are {width} wide. "
+            "For gru give encoder.project=true."
+        )
 
 
 def at_last(states: Tensor, batch: Batch) -> Tensor:

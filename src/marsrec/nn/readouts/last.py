@@ -6,7 +6,7 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Memory
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, same_width
 from marsrec.settings import Settings
 
 
@@ -15,8 +15,9 @@ class LastSettings(Settings):
 
     name: Literal["last"] = "last"
 
-    def build(self, dim: int, tau0: float) -> "Last":
+    def build(self, dim: int, width: int, tau0: float) -> "Last":
         """Make the readout."""
+        same_width(self.name, dim, width)
         return Last()
 
 

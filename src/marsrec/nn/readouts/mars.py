@@ -13,7 +13,7 @@ from marsrec.nn.encoders.base import Memory, init_normal
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, same_width
 from marsrec.settings import Settings
 
 Clock = Literal["last-event", "request"]
@@ -44,8 +44,9 @@ class MarsSettings(Settings):
     """How the weighted sums are computed: "dense" from all pairs of events, "streaming" in time linear in the length by
     a mixture of fixed exponentials (log scale only), "auto" streaming where training windows are long."""
 
-    def build(self, dim: int, tau0: float) -> "Mars":
+    def build(self, dim: int, width: int, tau0: float) -> "Mars":
         """Make the readout."""
+        same_width(self.name, dim, width)
         if self.form == "streaming" and self.time_scale != "log":
             raise SettingsError('readout.form "streaming" needs readout.time_scale "log"; use form "dense" or "auto".')
         return Mars(dim, tau0, self)

@@ -1,0 +1,1 @@
+"""Objectives: what a model is trained to predict. One file each."""
