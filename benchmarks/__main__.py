@@ -9,6 +9,7 @@ ALL = (
     "linear_cross_entropy",
     "selective_scan",
     "training",
+    "recipes",
     "long_histories",
     "streaming",
     "sessions",

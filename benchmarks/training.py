@@ -16,7 +16,6 @@ from marsrec.models import ModelSettings, model_settings
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel
 from marsrec.training.module import TrainingSettings, training_batches
-from marsrec.training.objective import next_item_losses
 
 DATA = ("beauty", "ml-1m")
 STEPS = 12
@@ -27,11 +26,12 @@ class Stepper:
 
     def __init__(self, settings: ModelSettings, n_items: int) -> None:
         torch.manual_seed(0)
+        self.objective = settings.objective
         self.model: SequenceModel = settings.build(n_items).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), fused=True)
 
     def step(self, batch: Batch) -> None:
-        self._descend(torch.stack(list(next_item_losses(self.model, batch).values())).sum())
+        self._descend(torch.stack(list(self.objective.losses(self.model, batch).values())).sum())
 
     def prefix_step(self, batch: Batch) -> None:
         output = self.model(batch)

@@ -26,7 +26,7 @@ def test_parameter_counts_are_the_papers(
 
 def test_the_operator_itself_has_the_size_in_the_paper() -> None:
     for heads, parameters in ((4, 18_172), (8, 18_440)):
-        readout = model_settings("mars-t", options={"readout.heads": heads}).readout.build(64, 3600.0)
+        readout = model_settings("mars-t", options={"readout.heads": heads}).readout.build(64, 64, 3600.0)
         assert sum(p.numel() for p in readout.parameters()) == parameters
 
 
@@ -54,7 +54,7 @@ def test_parts_compose_freely() -> None:
         ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are transformer"),
         ({"model": "sasrec", "options": {"readout.heads": 4}}, r"readout\.last\.heads: Extra inputs"),
         ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.mars.heads: Input should be greater"),
-        ({"model": "mars-t", "options": {"decoder.heads": 1}}, "parts of a model are encoder, readout and scorer"),
+        ({"model": "mars-t", "options": {"decoder.heads": 1}}, "parts of a model are encoder, readout, scorer"),
         ({"model": "mars-t", "options": {"lenght": 1}}, "lenght: Extra inputs"),
     ],
 )

@@ -1,39 +1,65 @@
 """The recipe table, and the rule that picks the backbone of MARS.
 
-A named model is a recipe: an encoder, a readout and a scorer. A new model is a new file and one line here.
+A named model is a recipe: an encoder, a readout, a scorer and an objective. A new model is a new file and one line
+here.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from functools import reduce
+from operator import getitem
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
+from marsrec.nn.encoders.bert import BertSettings
+from marsrec.nn.encoders.echo import EchoSettings
+from marsrec.nn.encoders.frequency import FrequencySettings
+from marsrec.nn.encoders.gru import GruSettings
 from marsrec.nn.encoders.mamba import MambaSettings
+from marsrec.nn.encoders.sigma import SigmaSettings
+from marsrec.nn.encoders.time_interval import TimeIntervalSettings
 from marsrec.nn.encoders.transformer import TransformerSettings
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.objectives.contrast import ContrastSettings
+from marsrec.nn.objectives.masked_items import MaskedItemsSettings
+from marsrec.nn.objectives.next_item import NextItemSettings
+from marsrec.nn.readouts.core import CoreSettings
 from marsrec.nn.readouts.last import LastSettings
 from marsrec.nn.readouts.mars import MarsSettings
-from marsrec.nn.scorers import DotSettings
+from marsrec.nn.readouts.narm import NarmSettings
+from marsrec.nn.scorers import BiasedSettings, CosineSettings, DotSettings
 from marsrec.settings import Settings, explain_validation
 
-EncoderSettings = Annotated[TransformerSettings | MambaSettings, Field(discriminator="name")]
-ReadoutSettings = Annotated[LastSettings | MarsSettings, Field(discriminator="name")]
-ScorerSettings = DotSettings
+AnyEncoder = (
+    GruSettings
+    | TransformerSettings
+    | TimeIntervalSettings
+    | BertSettings
+    | FrequencySettings
+    | MambaSettings
+    | EchoSettings
+    | SigmaSettings
+)
+AnyReadout = LastSettings | NarmSettings | CoreSettings | MarsSettings
+AnyScorer = DotSettings | BiasedSettings | CosineSettings
+AnyObjective = NextItemSettings | MaskedItemsSettings | ContrastSettings
 
-ENCODERS: dict[str, type[TransformerSettings] | type[MambaSettings]] = {
-    "transformer": TransformerSettings,
-    "mamba": MambaSettings,
-}
-READOUTS: dict[str, type[LastSettings] | type[MarsSettings]] = {"last": LastSettings, "mars": MarsSettings}
+EncoderSettings = Annotated[AnyEncoder, Field(discriminator="name")]
+ReadoutSettings = Annotated[AnyReadout, Field(discriminator="name")]
+ScorerSettings = Annotated[AnyScorer, Field(discriminator="name")]
+ObjectiveSettings = Annotated[AnyObjective, Field(discriminator="name")]
+
+ENCODERS: dict[str, type[Settings]] = {part.model_fields["name"].default: part for part in get_args(AnyEncoder)}
+READOUTS: dict[str, type[Settings]] = {part.model_fields["name"].default: part for part in get_args(AnyReadout)}
 
 DENSE_FROM = 50.0
 """Average training-sequence length from which data count as dense (τ in the paper's Eq. select)."""
 
 
 class ModelSettings(Settings):
-    """A model: its three parts and the sizes they share."""
+    """A model: its parts, what it is trained to predict, and what the parts share."""
 
     encoder: EncoderSettings = TransformerSettings()
     """What turns embedded events into states."""
@@ -41,20 +67,35 @@ class ModelSettings(Settings):
     """What turns states into the user vector."""
     scorer: ScorerSettings = DotSettings()
     """What turns user vectors into item scores."""
+    objective: ObjectiveSettings = NextItemSettings()
+    """What it is trained to predict."""
     dim: int = Field(64, ge=1)
     """Width d of embeddings, states and user vectors."""
     length: int = Field(50, ge=1)
     """Number of latest events that are looked at."""
+    item_std: float = Field(0.02, gt=0)
+    """Standard deviation of the item embedding before training."""
+    item_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the embedded items, the same for encoder and readout."""
 
     def build(self, n_items: int, unit: TimeUnit = "s") -> SequenceModel:
         """Make the model, with random weights from torch's global generator."""
+        encoder = self.encoder.build(self.dim, self.length)
         return SequenceModel(
             n_items,
             self.dim,
-            self.encoder.build(self.dim, self.length),
-            self.readout.build(self.dim, tau0=3600.0 * PER_SECOND[unit]),
+            encoder,
+            self.readout.build(self.dim, encoder.width, tau0=3600.0 * PER_SECOND[unit]),
             self.scorer.build(self.dim, n_items),
+            item_std=self.item_std,
+            item_dropout=self.item_dropout,
         )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if (self.encoder.name == "bert") != (self.objective.name == "masked items"):
+            raise SettingsError('encoder "bert" and objective "masked items" belong together: choose both or neither.')
+        return self
 
 
 class Recipe(Settings):
@@ -63,15 +104,41 @@ class Recipe(Settings):
     encoder: EncoderSettings = TransformerSettings()
     readout: ReadoutSettings = LastSettings()
     scorer: ScorerSettings = DotSettings()
-    objective: Literal["next item"] = "next item"
-    """What is learned: the next item at each position."""
+    objective: ObjectiveSettings = NextItemSettings()
+    item_std: float = 0.02
+    item_dropout: float = 0.0
     time: str = "order"
     """What the model sees of time."""
+    published: dict[str, Any] = {}
+    """Options that reproduce what the published code does where ours follows the paper instead."""
 
 
 RECIPES: dict[str, Recipe] = {
+    "gru4rec": Recipe(encoder=GruSettings(dropout=0.3)),
+    "narm": Recipe(encoder=GruSettings(dropout=0.25, project=False), readout=NarmSettings()),
+    "bert4rec": Recipe(
+        encoder=BertSettings(),
+        scorer=BiasedSettings(),
+        objective=MaskedItemsSettings(),
+        published={"encoder.published": True},
+    ),
     "sasrec": Recipe(),
-    "mamba4rec": Recipe(encoder=MambaSettings(layers=1)),
+    "tisasrec": Recipe(
+        encoder=TimeIntervalSettings(), time="intervals between events", published={"encoder.scale": "raw"}
+    ),
+    "fearec": Recipe(
+        encoder=FrequencySettings(),
+        objective=ContrastSettings(),
+        published={"encoder.published": True, "objective": NextItemSettings().model_dump()},
+    ),
+    "core": Recipe(readout=CoreSettings(), scorer=CosineSettings(), item_std=0.072, item_dropout=0.2),
+    "mamba4rec": Recipe(encoder=MambaSettings(layers=1), published={"encoder.initialisation": "published"}),
+    "echomamba4rec": Recipe(
+        encoder=EchoSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}
+    ),
+    "sigma": Recipe(
+        encoder=SigmaSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}
+    ),
     "mars-t": Recipe(readout=MarsSettings(), time="real elapsed time"),
     "mars-m": Recipe(encoder=MambaSettings(layers=2), readout=MarsSettings(), time="real elapsed time"),
 }
@@ -108,6 +175,7 @@ def model_settings(
     encoder: str | None = None,
     readout: str | None = None,
     options: Mapping[str, Any] | None = None,
+    published: bool = False,
 ) -> ModelSettings:
     """Settings of a named model, fitted to the density of the data and changed by options.
 
@@ -117,11 +185,13 @@ def model_settings(
         A recipe's name, or "mars" to let the backbone rule choose.
     average_length : float
         Average training-sequence length. From 50 on data count as dense: length 200, dropout 0.2 and 8 MARS heads
-        instead of 50, 0.5 and 4, the paper's values.
+        instead of 50, 0.5 and 4, the paper's values. A recipe that names its own dropout keeps it.
     encoder, readout : str, optional
         Replace one part of the recipe by another.
     options : mapping, optional
         Values by dotted name, such as {"readout.heads": 8, "length": 100}.
+    published : bool
+        Do what the published code of a baseline does where ours follows its paper instead.
 
     Examples
     --------
@@ -137,27 +207,40 @@ def model_settings(
         "encoder": recipe.encoder.model_dump(),
         "readout": recipe.readout.model_dump(),
         "scorer": recipe.scorer.model_dump(),
+        "objective": recipe.objective.model_dump(),
+        "item_std": recipe.item_std,
+        "item_dropout": recipe.item_dropout,
         "length": 200 if dense else 50,
     }
+    if published and not recipe.published:
+        raise SettingsError(f"{name}: nothing to change, ours does what the published code does.")
     if encoder is not None:
         values["encoder"] = ENCODERS[_known(encoder, ENCODERS, "encoder")]().model_dump()
     if readout is not None:
         values["readout"] = READOUTS[_known(readout, READOUTS, "readout")]().model_dump()
-    values["encoder"]["dropout"] = 0.2 if dense else 0.5
+    if encoder is not None or not has_own_dropout(name):
+        values["encoder"]["dropout"] = 0.2 if dense else 0.5
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
-    for path, value in (options or {}).items():
+        if values["encoder"]["name"] == "gru":
+            values["encoder"]["project"] = True  # states as wide as the item embedding
+    for path, value in {**(recipe.published if published else {}), **(options or {})}.items():
         *parents, leaf = path.split(".")
         place: Any = values
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
         if not isinstance(place, dict):
-            raise SettingsError(f"option {path!r}: the parts of a model are encoder, readout and scorer.")
+            raise SettingsError(f"option {path!r}: the parts of a model are encoder, readout, scorer and objective.")
         place[leaf] = value
     try:
         return ModelSettings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"model settings: {explain_validation(error)}") from None
+
+
+def has_own_dropout(name: str) -> bool:
+    """Whether a recipe names its encoder's dropout; the others take what the density of the data suggests."""
+    return name in RECIPES and "dropout" in RECIPES[name].encoder.model_fields_set
 
 
 def title(settings: ModelSettings) -> str:
@@ -171,6 +254,10 @@ def title(settings: ModelSettings) -> str:
     parts = (settings.encoder.name, settings.readout.name, settings.scorer.name)
     names = {(r.encoder.name, r.readout.name, r.scorer.name): name for name, r in RECIPES.items()}
     name = names.get(parts, f"{settings.encoder.name} + {settings.readout.name}")
+    if name in RECIPES and (published := RECIPES[name].published):
+        values = settings.model_dump()
+        if all(reduce(getitem, path.split("."), values) == value for path, value in published.items()):
+            name += ", published"
     on_request = isinstance(settings.readout, MarsSettings) and settings.readout.clock == "request"
     return f"{name}, request clock" if on_request else name
 

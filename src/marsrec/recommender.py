@@ -20,6 +20,7 @@ from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.moments import instant
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit
+from marsrec.doctor import examine
 from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
@@ -42,6 +43,8 @@ class Recommender:
         Replace one part of the recipe by another.
     options : mapping, optional
         Model settings by dotted name, such as {"readout.heads": 8, "length": 100}.
+    published : bool
+        Do what the published code of a baseline does where ours follows its paper instead.
     training : TrainingSettings, optional
         How to train; the defaults are the paper's.
 
@@ -68,9 +71,10 @@ class Recommender:
         encoder: str | None = None,
         readout: str | None = None,
         options: Mapping[str, Any] | None = None,
+        published: bool = False,
         training: TrainingSettings | None = None,
     ) -> None:
-        self.name, self.encoder, self.readout = model, encoder, readout
+        self.name, self.encoder, self.readout, self.published = model, encoder, readout, published
         self.options = dict(options or {})
         self.training = training or TrainingSettings()
         self._check_settings()
@@ -102,7 +106,12 @@ class Recommender:
     def planned_settings(self, average_length: float) -> ModelSettings:
         """The model that would be trained on histories of this average length."""
         return model_settings(
-            self.name, average_length, encoder=self.encoder, readout=self.readout, options=self.options
+            self.name,
+            average_length,
+            encoder=self.encoder,
+            readout=self.readout,
+            options=self.options,
+            published=self.published,
         )
 
     def fit(
@@ -187,6 +196,7 @@ class Recommender:
             "parameters": fitted.model.parameter_count(),
             "data": split.histories.statistics(),
             "curve": fitted.curve,
+            **{part: examine()[part] for part in ("versions", "machine")},
         }
 
     def evaluate(

@@ -35,7 +35,7 @@ WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items
 def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
     """Write a fitted recommender; see `Recommender.save`."""
     network = recommender._fitted()
-    made = {name: getattr(recommender, name) for name in ("encoder", "readout", "options")}
+    made = {name: getattr(recommender, name) for name in ("encoder", "readout", "options", "published")}
     config = {
         "format": FORMAT,
         "made": {"model": recommender.name, **made},

@@ -8,7 +8,7 @@ from tests.synthetic import cyclic_log, histories_of
 from marsrec.data.batches import gather, windows
 from marsrec.data.splits import leave_one_out
 from marsrec.models import RECIPES, model_settings
-from marsrec.training.objective import next_item_losses
+from marsrec.nn.objectives.next_item import NextItemSettings
 
 CASES = [(name, {}) for name in RECIPES] + [("mars-t", {"readout.form": "streaming"})]
 
@@ -22,7 +22,7 @@ def test_a_step_under_autocast(name: str, options: dict) -> None:
     losses = []
     for mixed in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            losses.append(next_item_losses(model.eval(), batch)["cross_entropy"])
+            losses.append(NextItemSettings().losses(model.eval(), batch)["cross_entropy"])
     torch.testing.assert_close(losses[1].float(), losses[0], rtol=2e-2, atol=0)
     losses[1].backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

@@ -14,6 +14,7 @@ from marsrec import show
 from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
 from marsrec.cli.fit import fit
+from marsrec.cli.lab import lab
 from marsrec.cli.use import evaluate, explain, recommend
 from marsrec.errors import MarsrecError
 from marsrec.settings import explain_validation
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, models, doctor):
     app.command()(command)
+app.add_typer(lab, name="lab")
 
 
 def main() -> None:

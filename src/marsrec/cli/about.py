@@ -31,7 +31,7 @@ def models(
                 "encoder": recipe.encoder.name,
                 "readout": recipe.readout.name,
                 "scorer": recipe.scorer.name,
-                "objective": recipe.objective,
+                "objective": recipe.objective.name,
                 "causal": network.causal,
                 "time": recipe.time,
                 "parameters": network.parameter_count(),

@@ -47,6 +47,12 @@ def fit(
         Literal["last-event", "request"] | None,
         typer.Option(help="From when MARS measures ages.", rich_help_panel=MODEL),
     ] = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="Do what a baseline's published code does, not its paper.", rich_help_panel=MODEL
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any model setting, such as readout.time_scale=linear.", rich_help_panel=MODEL),
@@ -56,6 +62,9 @@ def fit(
     learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
     targets_per_batch: Annotated[int, typer.Option(help="Events per step.", rich_help_panel=TRAIN)] = 2048,
     overlap: Annotated[float, typer.Option(help="Share of a window that is context.", rich_help_panel=TRAIN)] = 0.5,
+    prefix_share: Annotated[
+        float, typer.Option(help="Share of the prefixes per epoch, for models not causal.", rich_help_panel=TRAIN)
+    ] = 1.0,
     sampled_negatives: Annotated[
         int, typer.Option(help="Sampled softmax over this many items; 0 is the full softmax.", rich_help_panel=TRAIN)
     ] = 0,
@@ -111,6 +120,7 @@ def fit(
         learning_rate=learning_rate,
         targets_per_batch=targets_per_batch,
         overlap=overlap,
+        prefix_share=prefix_share,
         sampled_negatives=sampled_negatives,
         seed=seed,
         max_minutes=max_minutes,
@@ -128,7 +138,8 @@ def fit(
         model,
         encoder=encoder,
         readout=readout,
-        options={**_papers(source.paper, model, readout), **options},
+        options={**_papers(source.paper, model, encoder, readout), **options},
+        published=published,
         training=training,
     )
     name = title(recommender.planned_settings(average))
@@ -146,8 +157,9 @@ def fit(
         raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
-    recommender.save(folder)
     measured = recommender.metrics
+    measured["data"]["name"] = source.name
+    recommender.save(folder)
     if measured["complete"]:
         (state / CHECKPOINT).unlink(missing_ok=True)
         shutil.move(state, folder / "training")
@@ -166,13 +178,15 @@ def fit(
     show.note(f"  marsrec evaluate {folder} --mask-seen")
 
 
-def _papers(paper: Any, model: str, readout: str | None) -> dict[str, Any]:
+def _papers(paper: Any, model: str, encoder: str | None, readout: str | None) -> dict[str, Any]:
     """The paper's settings for a public data set, as far as the model has them."""
-    from marsrec.models import model_settings
+    from marsrec.models import has_own_dropout, model_settings
 
     if paper is None:
         return {}
-    options = {"length": paper.length, "encoder.dropout": paper.dropout}
+    options = {"length": paper.length}
+    if encoder is not None or not has_own_dropout(model):
+        options["encoder.dropout"] = paper.dropout
     if model_settings(model, readout=readout).readout.name == "mars":
         options["readout.heads"] = paper.heads
     return options

@@ -7,7 +7,7 @@ is predicted there, from `first_target` on. Two ways cover the same (past, next 
 - *prefixes*: a row per target, with one target at its end, for encoders that look both ways.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -96,6 +96,19 @@ def contexts(histories: Histories, targets: Targets, length: int) -> Rows:
     return _before(histories.offsets[targets.users], targets.positions, length)
 
 
+def same_target(histories: Histories, rows: Rows, generator: np.random.Generator) -> Rows:
+    """For each row with one target another one drawn among those with the same target, or itself if there is none."""
+    goals = histories.items[rows[:, 2]]
+    order = np.argsort(goals, kind="stable")
+    _, first, counts = np.unique(goals[order], return_index=True, return_counts=True)
+    begin, count = np.repeat(first, counts), np.repeat(counts, counts)
+    place = np.arange(len(rows)) - begin  # of each row among those with its target
+    step = 1 + (generator.random(len(rows)) * (count - 1)).astype(np.int64)
+    twins = np.empty_like(order)
+    twins[order] = order[begin + (place + step) % count]
+    return rows[twins]
+
+
 def _before(begin: NDArray[np.int64], target: NDArray[np.int64], length: int) -> Rows:
     return np.stack([np.maximum(begin, target - length), target, target], axis=1)
 
@@ -134,6 +147,8 @@ class Batches(Dataset[Batch]):
     pool : int
         With a generator: rows are drawn at random into pools of this many batches and sorted by length within a pool.
         A larger pool pads less, a smaller one mixes short and long histories better.
+    twins : Rows, optional
+        For each row another one that comes along in `Batch.twins`; see `same_target`.
     """
 
     def __init__(
@@ -145,6 +160,7 @@ class Batches(Dataset[Batch]):
         count: Literal["targets", "positions"] = "targets",
         generator: np.random.Generator | None = None,
         pool: int = 16,
+        twins: Rows | None = None,
     ) -> None:
         lengths = rows[:, 1] - rows[:, 0]
         cost = rows[:, 1] + 1 - rows[:, 2] if count == "targets" else lengths
@@ -158,7 +174,7 @@ class Batches(Dataset[Batch]):
         self.batches = np.split(order, np.flatnonzero(np.diff(filled)) + 1) if len(order) else []
         if generator is not None:
             self.batches = [self.batches[i] for i in generator.permutation(len(self.batches))]
-        self.histories, self.rows = histories, rows
+        self.histories, self.rows, self.twins = histories, rows, twins
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -166,4 +182,8 @@ class Batches(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return gather(self.histories, self.rows[self.batches[index]])
+        chosen = self.batches[index]
+        batch = gather(self.histories, self.rows[chosen])
+        if self.twins is None:
+            return batch
+        return replace(batch, twins=gather(self.histories, self.twins[chosen]))

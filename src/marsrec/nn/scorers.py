@@ -6,8 +6,13 @@ through one matrix product, and explanations through linearity.
 
 from typing import Literal
 
+import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from marsrec.nn.encoders.base import init_normal
+from marsrec.nn.encoders.transformer import NORM_EPS
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
 
 
@@ -27,3 +32,60 @@ class Dot(nn.Module):
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
         return users, items, None
+
+
+class BiasedSettings(Settings):
+    """BERT4Rec's: a layer on the user vector, dot product with the item embedding, and a bias per item."""
+
+    name: Literal["biased"] = "biased"
+
+    def build(self, dim: int, n_items: int) -> "Biased":
+        """Make the scorer."""
+        return Biased(dim, n_items)
+
+
+class Biased(nn.Module):
+    """score = norm(gelu(linear(user))) · item + bias of the item."""
+
+    def __init__(self, dim: int, n_items: int) -> None:
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim, eps=NORM_EPS))
+        self.bias = nn.Parameter(torch.zeros(n_items + 1))
+        init_normal(self)
+
+    def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """See `Dot.forward`."""
+        return self.head(users), items, self.bias
+
+
+class CosineSettings(Settings):
+    """CORE's: only the angle between user and item counts."""
+
+    name: Literal["cosine"] = "cosine"
+    temperature: float = Field(0.07, gt=0)
+    """What cosines are divided by; scores lie within ± 1 / temperature."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on the item embedding where it is scored, in training."""
+
+    def build(self, dim: int, n_items: int) -> "Cosine":
+        """Make the scorer."""
+        return Cosine(self)
+
+
+class Cosine(nn.Module):
+    """score = cos(user, item) / temperature."""
+
+    def __init__(self, settings: CosineSettings) -> None:
+        super().__init__()
+        self.temperature = settings.temperature
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """See `Dot.forward`."""
+        return unit(users) / self.temperature, unit(self.dropout(items)), None
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors of length 1, but zero stays zero, with a gradient that is neither NaN nor huge."""
+    norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return vectors / torch.where(norms > 0, norms, 1.0)

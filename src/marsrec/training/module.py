@@ -9,13 +9,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from marsrec.data.batches import Batch, Batches, contexts, prefixes, windows
+from marsrec.data.batches import Batch, Batches, contexts, prefixes, same_target, windows
 from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
+from marsrec.models import ModelSettings
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
-from marsrec.models import ModelSettings, ObjectiveSettings
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Softmax
 from marsrec.settings import Settings
@@ -40,6 +40,8 @@ class TrainingSettings(Settings):
     overlap: float = Field(0.5, ge=0, lt=1)
     """Histories longer than a window are cut into windows that overlap by this share of their length: each window after
     the first is trained on its new part only, so that every target looks back on at least the overlap."""
+    prefix_share: float = Field(1.0, gt=0, le=1)
+    """Models that are not causal train on a row per target. This share of the rows is drawn anew for each epoch."""
     sampled_negatives: int = Field(0, ge=0)
     """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
     seed: int = Field(0, ge=0)
@@ -58,12 +60,23 @@ class TrainingSettings(Settings):
     """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
 
 
-def training_batches(split: Split, length: int, causal: bool, settings: TrainingSettings, epoch: int) -> Batches:
+def training_batches(
+    split: Split, length: int, causal: bool, settings: TrainingSettings, epoch: int, *, twins: bool = False
+) -> Batches:
     """Batches of one epoch. They depend on nothing but the data, the settings and the number of the epoch."""
     generator = np.random.default_rng([settings.seed, epoch])
-    stride = max(1, round(length * (1 - settings.overlap)))
-    rows = windows(split, length, stride, generator) if causal else prefixes(split, length)
-    return Batches(split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool)
+    others = None
+    if causal:
+        rows = windows(split, length, max(1, round(length * (1 - settings.overlap))), generator)
+    else:
+        rows = prefixes(split, length)
+        if settings.prefix_share < 1:
+            rows = rows[generator.permutation(len(rows))[: max(1, round(settings.prefix_share * len(rows)))]]
+        if twins:
+            others = same_target(split.histories, rows, generator)
+    return Batches(
+        split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool, twins=others
+    )
 
 
 class TrainingModule(L.LightningModule):
@@ -81,7 +94,9 @@ class TrainingModule(L.LightningModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the current epoch; the trainer asks again at each."""
-        return _loader(training_batches(self.split, self.length, self.model.causal, self.settings, self.current_epoch))
+        twins = self.objective.needs_twins
+        epoch = self.current_epoch
+        return _loader(training_batches(self.split, self.length, self.model.causal, self.settings, epoch, twins=twins))
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Histories before the validation targets."""

@@ -1,16 +1,31 @@
 """What all objectives share: the cross-entropy of items among the whole catalog."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from marsrec.data.batches import Batch
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler, linear_cross_entropy, sampled_softmax
 from marsrec.nn.model import SequenceModel
+from marsrec.settings import Settings
 
 Losses = dict[str, Tensor]
 """Losses by name, already weighted; their sum is what is minimised."""
+
+
+class Objective(Settings, ABC):
+    """What a model is trained to predict."""
+
+    needs_twins: ClassVar[bool] = False
+    """Whether batches come with other histories that have the same targets."""
+
+    @abstractmethod
+    def losses(self, model: SequenceModel, batch: Batch, softmax: "Softmax | None" = None) -> Losses:
+        """Losses of a batch: windows for causal models, prefixes for others."""
 
 
 @dataclass(frozen=True)

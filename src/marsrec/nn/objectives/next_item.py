@@ -4,11 +4,10 @@ from typing import Literal
 
 from marsrec.data.batches import Batch
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Losses, Softmax
-from marsrec.settings import Settings
+from marsrec.nn.objectives.base import Losses, Objective, Softmax
 
 
-class NextItemSettings(Settings):
+class NextItemSettings(Objective):
     """The item that follows each event."""
 
     name: Literal["next item"] = "next item"

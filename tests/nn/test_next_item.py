@@ -11,8 +11,10 @@ from marsrec.data.batches import gather, prefixes, windows
 from marsrec.data.splits import leave_one_out
 from marsrec.models import RECIPES, model_settings
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
-from marsrec.training.objective import next_item_losses
+from marsrec.nn.objectives.base import Softmax
+from marsrec.nn.objectives.next_item import NextItemSettings
 
+OBJECTIVE = NextItemSettings()
 SPLIT = leave_one_out(histories_of(cyclic_log(users=9, events=9, items=7)))
 
 
@@ -28,7 +30,7 @@ def test_all_position_loss_equals_the_mean_of_prefix_losses(model_name: str, clo
         given |= {"readout.dropout": 0.0, "readout.clock": clock, "readout.diversity": 0.0}
     model = model_settings(model_name, options=given).build(7).double().train()
     rows = windows(SPLIT, 10, 5, np.random.default_rng(0))
-    one_pass = next_item_losses(model, gather(SPLIT.histories, rows))
+    one_pass = OBJECTIVE.losses(model, gather(SPLIT.histories, rows))
 
     one_by_one = gather(SPLIT.histories, prefixes(SPLIT, 10))
     output = model(one_by_one)
@@ -61,7 +63,7 @@ def test_diversity_of_one_position_per_row_is_unbiased() -> None:
     frame = frame.filter((pl.col("user") != "u1") | (pl.col("time").rank().over("user") <= 4))
     split = leave_one_out(histories_of(frame))
     batch = gather(split.histories, windows(split, 10, 5, np.random.default_rng(0)))
-    estimates = torch.stack([next_item_losses(model, batch)["diversity"].detach() for _ in range(3000)])
+    estimates = torch.stack([OBJECTIVE.losses(model, batch)["diversity"].detach() for _ in range(3000)])
     exact = model(gather(split.histories, prefixes(split, 10))).losses["diversity"]
     standard_error = estimates.std() / len(estimates) ** 0.5
     assert abs(estimates.mean() - exact.item()) < 4 * standard_error
@@ -76,8 +78,8 @@ def test_sampled_softmax_over_every_item_is_the_full_softmax() -> None:
         def draw(self, size: int, generator: torch.Generator | None = None) -> tuple[torch.Tensor, torch.Tensor]:
             return torch.arange(7), torch.zeros(7)
 
-    full = next_item_losses(model, batch)["cross_entropy"]
-    sampled = next_item_losses(model, batch, Everything(torch.ones(7)), 7)["cross_entropy"]
+    full = OBJECTIVE.losses(model, batch)["cross_entropy"]
+    sampled = OBJECTIVE.losses(model, batch, Softmax(Everything(torch.ones(7)), 7))["cross_entropy"]
     torch.testing.assert_close(sampled, full)
 
 

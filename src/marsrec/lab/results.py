@@ -1,0 +1,126 @@
+"""Results: one JSON per run with everything that decides a figure, and the ranks of its test targets beside it."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from marsrec.data.splits import SplitSettings
+from marsrec.doctor import examine
+from marsrec.errors import DataError
+from marsrec.models import ModelSettings
+from marsrec.recommender import Recommender
+from marsrec.settings import Settings, explain_validation
+from marsrec.storage import atomic_file
+from marsrec.training.module import TrainingSettings
+
+RANKS = "ranks"
+"""Folder of the ranks, beside the results."""
+
+
+class Result(Settings):
+    """A finished run."""
+
+    format: int = 1
+    data: str
+    """Name of the data."""
+    fingerprint: str
+    """Digest of every event of the data."""
+    statistics: dict[str, Any]
+    """Users, items, events, average length, and so on."""
+    model: str
+    """What the model is called."""
+    settings: ModelSettings
+    training: TrainingSettings
+    split: SplitSettings
+    valid: dict[str, float]
+    test: dict[str, float]
+    """Metrics over all items, the history not masked."""
+    parameters: int
+    best_epoch: int
+    epochs: int
+    minutes: float
+    curve: list[dict[str, float]]
+    """Losses, validation metrics and seconds of each epoch."""
+    versions: dict[str, str]
+    machine: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of its files: data, model, seed, and a digest of all that decides the result."""
+        decisive = self.model_dump_json(include={"fingerprint", "settings", "split"})
+        how = self.training.model_dump_json(exclude={"max_minutes", "tensorboard", "accelerator", "devices"})
+        digest = hashlib.sha256((decisive + how).encode()).hexdigest()[:8]
+        model = self.model.replace(",", "").replace(" ", "-")
+        return f"{self.data}-{model}-seed{self.training.seed}-{digest}"
+
+
+def record(run: Path, results: Path, data: str | None = None) -> Path:
+    """Write the result of a saved recommender that was trained to its end.
+
+    Parameters
+    ----------
+    run : Path
+        A folder that `marsrec fit` wrote.
+    results : Path
+        Where `NAME.json` and `ranks/NAME.parquet` go.
+    data : str, optional
+        Name of the data, where the folder does not tell it.
+
+    Returns
+    -------
+    Path
+        The JSON file.
+    """
+    recommender = Recommender.load(run)
+    measured = recommender.metrics
+    if recommender.histories is None:
+        raise DataError(f"{run}: saved without its histories, so its test cannot be repeated. Fit and save it anew.")
+    if not measured["complete"]:
+        raise DataError(f"{run}: a time limit cut the training short. Finish it with fit and --resume.")
+    named = data or measured["data"].get("name")
+    if named is None:
+        raise DataError(f"{run}: does not tell the name of its data. Give it with --data.")
+    evaluation = recommender.evaluate("test")
+    for metric, value in measured["test"].items():
+        if abs(evaluation.metrics[metric] - value) > 1e-4:
+            raise DataError(
+                f"{run}: {metric} was {value:.4f} after training and is {evaluation.metrics[metric]:.4f} now. "
+                "The folder or the software has changed; fit anew."
+            )
+    here = examine()
+    result = Result(
+        data=named,
+        fingerprint=recommender.histories.fingerprint,
+        statistics=recommender.histories.statistics(),
+        model=measured["model"],
+        settings=recommender.settings,
+        training=recommender.training,
+        split=recommender.split_settings,
+        **{key: measured[key] for key in ("valid", "test", "parameters", "best_epoch", "epochs", "minutes", "curve")},
+        versions=measured.get("versions", here["versions"]),
+        machine=measured.get("machine", here["machine"]),
+    )
+    path = results / f"{result.name}.json"
+    ranks = pl.DataFrame({"rank": evaluation.ranks.astype("float32"), "length": evaluation.lengths.astype("int32")})
+    with atomic_file(results / RANKS / f"{result.name}.parquet") as temporary:
+        ranks.write_parquet(temporary, compression="zstd")
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(result.model_dump(mode="json"), indent=1) + "\n")
+    return path
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All results of a folder, in the order of their names."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(Result.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            raise DataError(
+                f"{path}: not a result ({explain_validation(error)}). Delete it or record it anew."
+            ) from None
+    return found

@@ -1,0 +1,185 @@
+"""EchoMamba4Rec's encoder: frequency filter, state spaces in both directions, gated linear unit (Wang et al., 2024).
+
+Shape letters: B rows, L positions of the batch, d width of the model, T the model's length.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.mamba import NORM_EPS, MambaSettings, StateSpace
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.settings import Settings
+
+
+class EchoSettings(Settings):
+    """A filter over the frequencies of a history, then selective state spaces that read it forwards and backwards."""
+
+    name: Literal["echo"] = "echo"
+    layers: int = Field(1, ge=1)
+    """Number of layers. In a single one the backward state space shows the latest event that event alone."""
+    states: int = Field(32, ge=1)
+    """States per channel of each state space."""
+    convolution: int = Field(4, ge=2)
+    """Events that the convolution before a state space looks at."""
+    expand: int = Field(2, ge=1)
+    """Channels of a state space, in multiples of the model's dim."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings and sub-layer outputs."""
+    initialisation: Literal["mamba", "published"] = "mamba"
+    """How the linear layers of the state spaces start; see `MambaSettings`."""
+    published: bool = False
+    """Do as the published code: rows are padded to the model's length and padding is read like events, also first by
+    the backward state space; n layers hold n pairs of state spaces each; the last dropout takes the residual too."""
+
+    def build(self, dim: int, length: int) -> "Echo":
+        """Make the encoder."""
+        return Echo(dim, length, self)
+
+
+def reversal(counts: Tensor, length: int) -> Tensor:
+    """Where `reordered` reads so that the first `counts` (B,) positions of each row are reversed: (B · L,).
+
+    Done twice, it undoes itself.
+
+    Examples
+    --------
+    >>> rows = torch.tensor([[1, 2, 3, 0], [4, 5, 6, 7]])
+    >>> reordered(rows[..., None], reversal(torch.tensor([3, 2]), 4))[..., 0]
+    tensor([[3, 2, 1, 0],
+            [5, 4, 6, 7]])
+    """
+    position = torch.arange(length, device=counts.device)
+    source = torch.where(position < counts[:, None], counts[:, None] - 1 - position, position)  # (B, L)
+    return (source + length * torch.arange(len(counts), device=counts.device)[:, None]).flatten()
+
+
+def reordered(x: Tensor, order: Tensor) -> Tensor:
+    """(B, L, d) -> (B, L, d) with the positions in another order; see `reversal`."""
+    return x.flatten(0, 1).index_select(0, order).view_as(x)
+
+
+class FrequencyFilter(nn.Module):
+    """Each channel's frequencies over the model's length, times learned complex weights.
+
+    The frequencies are those of T positions however short a batch is, so that a weight always means the same period.
+    """
+
+    def __init__(self, dim: int, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self.weight = nn.Parameter(0.02 * torch.randn(length // 2 + 1, dim, 2))  # real and imaginary parts
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, d), zero at padding -> (B, L, d)."""
+        x = x.to(self.weight.dtype)
+        weight = torch.view_as_complex(self.weight)  # (T // 2 + 1, d)
+        length = x.shape[1]
+        if 2 * length > self.length:
+            spectrum = torch.fft.rfft(x, n=self.length, dim=1) * weight
+            filtered: Tensor = torch.fft.irfft(spectrum, n=self.length, dim=1)
+            return filtered[:, :length]
+        # A product of frequencies is a circular convolution: on short rows a matrix product per channel is far faster.
+        kernel = torch.fft.irfft(weight, n=self.length, dim=0)  # (T, d)
+        position = torch.arange(length, device=x.device)
+        mixing = kernel.T[:, (position[:, None] - position) % self.length]  # (d, L, L)
+        return torch.bmm(mixing, x.permute(2, 1, 0)).permute(2, 1, 0)
+
+
+class Bidirectional(nn.Module):
+    """Two state spaces, one of which reads the history from its latest event back; their normed outputs are added."""
+
+    def __init__(self, dim: int, settings: EchoSettings) -> None:
+        super().__init__()
+        mamba = MambaSettings(states=settings.states, convolution=settings.convolution, expand=settings.expand)
+        self.forwards, self.backwards = StateSpace(dim, mamba), StateSpace(dim, mamba)
+        self.forwards_norm, self.backwards_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.dropout = Dropout(settings.dropout)
+        if settings.initialisation == "published":
+            init_normal(self)
+
+    def forward(self, x: Tensor, order: Tensor) -> Tensor:
+        """(B, L, d) and the order in which to read backwards -> (B, L, d)."""
+        forwards = self.forwards(x)
+        backwards = reordered(self.backwards(reordered(x, order)), order)
+        forwards, backwards = self.dropout(forwards) + x, self.dropout(backwards) + x
+        mixed: Tensor = self.forwards_norm(forwards) + self.backwards_norm(backwards)
+        return mixed
+
+
+class GatedLinear(nn.Module):
+    """Gated linear unit, residual and layer norm."""
+
+    def __init__(self, dim: int, settings: EchoSettings) -> None:
+        super().__init__()
+        self.published = settings.published
+        self.value_and_gate = nn.Linear(dim, 2 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(settings.dropout)
+        init_normal(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        out = self.out(F.glu(self.value_and_gate(x)))
+        normed: Tensor = self.norm(self.dropout(out + x) if self.published else self.dropout(out) + x)
+        return normed
+
+
+class Layer(nn.Module):
+    """Frequency filter, state spaces in both directions, gated linear unit."""
+
+    def __init__(self, dim: int, length: int, settings: EchoSettings) -> None:
+        super().__init__()
+        self.filter = FrequencyFilter(dim, length)
+        self.filter_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        pairs = settings.layers if settings.published else 1
+        self.pairs = nn.ModuleList(Bidirectional(dim, settings) for _ in range(pairs))
+        self.gated = GatedLinear(dim, settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, x: Tensor, inside: Tensor, order: Tensor) -> Tensor:
+        """(B, L, d), the (B, L, 1) mask of events and their reversed order -> (B, L, d)."""
+        # The filter spreads every position over all: padding must be nothing before it.
+        x = self.filter_norm(self.dropout(self.filter(x * inside)) + x)
+        for pair in self.pairs:
+            x = pair(x, order)
+        gated: Tensor = self.gated(x)
+        return gated
+
+
+class Echo(Encoder):
+    """Dropout and norm on the items, then the layers.
+
+    Differs from the published code, unless `published` is set: padding is zero before the filter; only the events of a
+    history are reversed, so that the backward state space starts at the latest event and not with padding.
+    """
+
+    causal = False
+
+    def __init__(self, dim: int, length: int, settings: EchoSettings) -> None:
+        super().__init__(dim)
+        self.length = length
+        self.published = settings.published
+        self.dropout = Dropout(settings.dropout)
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.layers: Sequence[Layer] = nn.ModuleList(Layer(dim, length, settings) for _ in range(settings.layers))  # type: ignore[assignment]
+
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        length, inside, counts = embedded.shape[1], batch.inside, batch.lengths
+        if self.published:  # a row is all of its padded positions
+            embedded = F.pad(embedded, (0, 0, 0, self.length - length))
+            counts = torch.full_like(counts, self.length)
+            inside = inside.new_ones(embedded.shape[:2])
+        order = reversal(counts, embedded.shape[1])
+        x: Tensor = self.norm(self.dropout(embedded))
+        for layer in self.layers:
+            x = layer(x, inside[..., None], order)
+        return x[:, :length]

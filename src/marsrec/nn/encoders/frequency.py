@@ -1,0 +1,197 @@
+"""FEARec's encoder: attention and auto-correlation within bands of frequencies (Du et al., 2023).
+
+A history of n events is one period: its frequencies are 0 .. n // 2 cycles per n events, and lags are taken modulo n.
+So neither padding nor the other rows of a batch have a part in it.
+
+Shape letters: B rows, L positions, n events of a row, d width of the model, H heads, F frequencies of a band, K lags.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.errors import SettingsError
+from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.kernels.attention import causal_attention
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.settings import Settings
+
+NORM_EPS = 1e-12
+
+
+class FrequencySettings(Settings):
+    """Attention to band-filtered events, mixed with events at the lags at which a history resembles itself."""
+
+    name: Literal["frequency"] = "frequency"
+    layers: int = Field(2, ge=1)
+    """Number of blocks."""
+    attention_heads: int = Field(2, ge=1)
+    """Number of attention heads; divides the model's dim."""
+    inner: int = Field(256, ge=1)
+    """Width of the feed-forward sub-layer."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout on embeddings and sub-layer outputs."""
+    attention_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on attention weights; the same as `dropout` if not given."""
+    band: float = Field(0.6, gt=0, le=1)
+    """Share of a history's frequencies that a block works with: the first block with the highest, the last with the
+    lowest. At least 1 / layers, with which the bands stand side by side; above it they overlap."""
+    lag_factor: float = Field(1.0, gt=0)
+    """This many times ln(length of the model) is the number of lags, at least one, and no more than a history has."""
+    time_weight: float = Field(0.1, ge=0, le=1)
+    """Weight of the attention; the auto-correlation has the rest."""
+    published: bool = False
+    """As RecBole has it: no attention, all frequencies in each block, the padded length (always the model's) as the
+    period, and, in training, lags that are best for the whole batch. `band` and `time_weight` then mean nothing."""
+
+    def build(self, dim: int, length: int) -> "FrequencyEncoder":
+        """Make the encoder."""
+        if dim % self.attention_heads:
+            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
+        return FrequencyEncoder(dim, length, self)
+
+
+def ramp(block: int, layers: int, share: float, n: int) -> tuple[int, int]:
+    """First frequency of a block's band, and the one after its last, of the n // 2 + 1 of a history of n events."""
+    count = n // 2 + 1
+    if share > 1 / layers:
+        step = float(math.floor(count * (1 - share) / (layers - 1) + 1e-9))
+    else:
+        share, step = 1 / layers, count / layers
+    first = math.floor(count * (1 - share) - block * step + 1e-9)
+    after = math.floor(count - block * step + 1e-9)
+    return first, max(after, first + 1)  # histories with fewer frequencies than blocks: no band is empty
+
+
+class Fourier(NamedTuple):
+    """Real Fourier transform of rows with periods of their own, as matrices (B, 2F, L): cosines, then sines.
+
+    What lies outside a row or its band is zero.
+    """
+
+    analysis: Tensor
+    """Times events: their coefficients in the band."""
+    synthesis: Tensor
+    """Coefficients times it: the events, less what lies outside the band."""
+
+
+def fourier(lengths: Tensor, L: int, bands: Tensor, dtype: torch.dtype) -> Fourier:
+    """Make the matrices of rows of these lengths (B,); bands[n] are the first frequency and that after the last."""
+    distinct, kind = torch.unique(lengths, return_inverse=True)  # few: batches hold rows of similar length
+    n, (first, after) = distinct[:, None], bands[distinct][:, :, None].unbind(1)
+    f = first + torch.arange(int((after - first).max()), device=lengths.device)  # (distinct, F)
+    t = torch.arange(L, device=lengths.device)
+    turns = (f[:, :, None] * t) % n[:, :, None]  # exact, however long the history
+    angle = 2 * math.pi * turns.to(dtype) / n[:, :, None]
+    kept = (f < after)[:, :, None] & (t < n[:, :, None])
+    analysis = torch.cat([angle.cos() * kept, angle.sin() * kept], dim=1)  # (distinct, 2F, L)
+    # A frequency stands for its negative too, unless it is its own.
+    weight = (2 - ((f == 0) | (2 * f == n)).to(dtype)) / n
+    synthesis = analysis * weight.repeat(1, 2)[:, :, None]
+    return Fourier(analysis[kind], synthesis[kind])
+
+
+class FrequencyBlock(nn.Module):
+    """Two ways to mix events, then feed-forward; each followed by dropout, residual and layer norm (post-norm)."""
+
+    def __init__(self, dim: int, length: int, settings: FrequencySettings) -> None:
+        super().__init__()
+        self.heads = settings.attention_heads
+        dropout = settings.dropout
+        self.attention_dropout = dropout if settings.attention_dropout is None else settings.attention_dropout
+        self.lags = max(1, int(settings.lag_factor * math.log(length)))
+        self.time_weight = 0.0 if settings.published else settings.time_weight
+        self.lags_of_batch = settings.published
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.mixed_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.feed_forward = nn.Sequential(nn.Linear(dim, settings.inner), nn.GELU(), nn.Linear(settings.inner, dim))
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, lengths: Tensor, band: Fourier) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        d = x.shape[-1]
+        qkv = self.qkv(x)  # (B, L, 3d)
+        coefficients = band.analysis @ (qkv if self.time_weight else qkv[..., : 2 * d])  # (B, 2F, 3d)
+        correlation = self_correlation(coefficients[..., :d], coefficients[..., d : 2 * d], band)
+        mixed = self._lagged(qkv[..., 2 * d :], correlation, lengths)
+        if self.time_weight:
+            filtered = band.synthesis.mT @ coefficients  # (B, L, 3d)
+            query, key, value = filtered.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, d/H)
+            attended = causal_attention(query, key, value, self.attention_dropout if self.training else 0.0)
+            mixed = mixed.lerp(attended.transpose(1, 2).flatten(2), self.time_weight)
+        x = self.mixed_norm(x + self.dropout(self.out(mixed)))
+        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
+        return normed
+
+    def _lagged(self, value: Tensor, correlation: Tensor, lengths: Tensor) -> Tensor:
+        """Average the events that follow each at the lags of highest correlation: (B, L, d) -> (B, L, d)."""
+        L = value.shape[1]
+        place = torch.arange(L, device=value.device)
+        correlation = correlation.masked_fill(place >= lengths[:, None], -torch.inf)  # (B, L)
+        lags = self._best(correlation.detach())  # (B, K)
+        weights = correlation.gather(1, lags).softmax(-1)
+        follower = (place[:, None] + lags[:, None]) % lengths[:, None, None]  # (B, L, K)
+        shifts = weights.new_zeros(len(value), L, L)
+        shifts.scatter_add_(2, follower, weights[:, None].expand(-1, L, -1))
+        return shifts @ value
+
+    def _best(self, correlation: Tensor) -> Tensor:
+        """Lags (B, K) of the highest correlations (B, L)."""
+        count = min(self.lags, correlation.shape[1])
+        if self.lags_of_batch and self.training:
+            return correlation.mean(0).topk(count).indices.expand(len(correlation), -1)
+        # In a narrow band lags tie, but for rounding: prefer the shorter, lest padding decide.
+        close = 16 * torch.finfo(correlation.dtype).eps * correlation.nan_to_num(neginf=0).abs().amax(1, keepdim=True)
+        return (correlation - close * torch.arange(correlation.shape[1], device=close.device)).topk(count).indices
+
+
+def self_correlation(query: Tensor, key: Tensor, band: Fourier) -> Tensor:
+    """(B, L) mean over channels of sum_t query[t + lag] key[t], circular and within a band, from coefficients."""
+    real, crossed = (query * key).sum(-1), (query * key.roll(key.shape[1] // 2, dims=1)).sum(-1)  # (B, 2F)
+    (cosines, sines), (cosine_sine, sine_cosine) = real.chunk(2, dim=-1), crossed.chunk(2, dim=-1)
+    spectrum = torch.cat([cosines + sines, sine_cosine - cosine_sine], dim=-1)
+    correlation = (spectrum[:, None] @ band.synthesis)[:, 0] / query.shape[-1]
+    return correlation.to(band.synthesis.dtype)  # with mixed precision too: lags are told apart by it
+
+
+class FrequencyEncoder(Encoder):
+    """Item plus position, norm, dropout, then blocks, each with its band of frequencies.
+
+    A state depends on the whole history, and so the last one alone is for reading out.
+    """
+
+    causal = False
+    bands: Tensor
+
+    def __init__(self, dim: int, length: int, settings: FrequencySettings) -> None:
+        super().__init__(dim)
+        self.published = settings.published
+        self.positions = nn.Embedding(length, dim)
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(settings.dropout)
+        blocks = (FrequencyBlock(dim, length, settings) for _ in range(settings.layers))
+        self.blocks: Sequence[FrequencyBlock] = nn.ModuleList(blocks)  # type: ignore[assignment]
+        layers, share = settings.layers, 1.0 if settings.published else settings.band
+        bands = [[ramp(block, layers, share, n) for n in range(length + 1)] for block in range(layers)]
+        self.register_buffer("bands", torch.tensor(bands), persistent=False)  # (layers, length + 1, 2)
+        init_normal(self)
+
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        lengths, L = batch.lengths, embedded.shape[1]
+        if self.published:
+            length = self.positions.num_embeddings
+            lengths, embedded = torch.full_like(lengths, length), F.pad(embedded, (0, 0, 0, length - L))
+        positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
+        x: Tensor = self.dropout(self.norm(embedded + positions))
+        for block, bands in zip(self.blocks, self.bands, strict=True):
+            x = block(x, lengths, fourier(lengths, x.shape[1], bands, x.dtype))
+        return x[:, :L]

@@ -1,0 +1,151 @@
+"""SIGMA's encoder: a gated state space on the history and on a partly flipped copy, beside a GRU (Liu et al., 2025).
+
+Shape letters: B rows, L positions, d width of the model.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.echo import reordered, reversal
+from marsrec.nn.encoders.mamba import NORM_EPS, MambaSettings, StateSpace
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.settings import Settings
+
+SHARES = (0.1, 0.1, 0.8)
+"""Where the weights of the GRU, of the flipped and of the forward state space start."""
+PUBLISHED_FLIP = 45
+"""Positions that the published code flips."""
+
+
+class SigmaSettings(Settings):
+    """One selective state space reads the history twice, the second time with the older part reversed."""
+
+    name: Literal["sigma"] = "sigma"
+    layers: int = Field(1, ge=1)
+    """Number of blocks. A single one has no residual around what mixes the events, as in Mamba4Rec."""
+    states: int = Field(32, ge=1)
+    """States per channel of the state space."""
+    convolution: int = Field(4, ge=2)
+    """Events that the convolution before the state space looks at."""
+    expand: int = Field(2, ge=1)
+    """Channels of the state space, in multiples of the model's dim."""
+    inner: int = Field(256, ge=1)
+    """Width of the feed-forward sub-layer."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings and sub-layer outputs."""
+    gate_dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on the gates of the state space's outputs."""
+    flipped: float = Field(0.9, ge=0, le=1)
+    """Share of a history, its older part, that is reversed. The latest event stays in its place in any case."""
+    initialisation: Literal["mamba", "published"] = "mamba"
+    """How the linear layers of the state space start; see `MambaSettings`."""
+    published: bool = False
+    """Do as the published code: rows are padded to the model's length and padding is read like events; their first 45
+    positions are flipped (whatever `flipped` says) and not flipped back; the forward gate enters the flipped one; the
+    weights of the three branches are free instead of shares of 1."""
+
+    def build(self, dim: int, length: int) -> "Sigma":
+        """Make the encoder."""
+        return Sigma(dim, length, self)
+
+
+class Block(nn.Module):
+    """Three branches, their weighted sum, and a feed-forward, each followed by dropout and layer norm."""
+
+    def __init__(self, dim: int, settings: SigmaSettings) -> None:
+        super().__init__()
+        self.residual = settings.layers > 1
+        self.published = settings.published
+        self.forward_gate, self.flipped_gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.gate_silu, self.gate_sigmoid = nn.Linear(dim, dim), nn.Linear(dim, dim)  # of both gates
+        self.gate_dropout = Dropout(settings.gate_dropout)
+        self.convolution = nn.Conv1d(dim, dim, kernel_size=3, padding=1)
+        self.gru = nn.GRU(dim, dim, bias=False, batch_first=True)
+        shares = torch.tensor(SHARES)
+        self.shares = nn.Parameter(shares if self.published else shares.log())
+        self.out = nn.Linear(dim, dim)
+        self.mixed_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(dim, settings.inner), nn.GELU(), Dropout(settings.dropout), nn.Linear(settings.inner, dim)
+        )
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(settings.dropout)
+        init_normal(self)  # all but the state space, which is still to come
+        self.state_space = StateSpace(
+            dim, MambaSettings(states=settings.states, convolution=settings.convolution, expand=settings.expand)
+        )
+        if settings.initialisation == "published":
+            init_normal(self.state_space)
+
+    def forward(self, x: Tensor, inside: Tensor, order: Tensor) -> Tensor:
+        """(B, L, d), the (B, L, 1) mask of events and their flipped order -> (B, L, d)."""
+        recurrent, flipped, forward = self.branches(x, inside, order)
+        shares = self.shares if self.published else self.shares.softmax(0)
+        mixed = self.dropout(self.out(shares[0] * recurrent + shares[1] * flipped + shares[2] * forward))
+        x = self.mixed_norm(mixed + x if self.residual else mixed)
+        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
+        return normed
+
+    def branches(self, x: Tensor, inside: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the GRU, the state space on the flipped events and the state space on the events say: (B, L, d) each."""
+        gate = self.forward_gate(x) + x
+        gate = self.gate_dropout(self.gate_silu(F.silu(gate)) + self.gate_sigmoid(gate.sigmoid()))
+        forward = self.state_space(x) * (1 + gate)
+
+        turned = reordered(x, order)
+        turned_gate = self.flipped_gate(turned) + turned
+        opened = (gate if self.published else turned_gate).sigmoid()
+        turned_gate = self.gate_dropout(self.gate_silu(F.silu(turned_gate)) + self.gate_sigmoid(opened))
+        flipped = self.state_space(turned) * (1 + turned_gate)
+        if not self.published:
+            flipped = reordered(flipped, order)  # each event finds its own state
+
+        # The convolution looks one event ahead: beyond the latest there must be nothing.
+        around = self.convolution((x * inside).transpose(1, 2)).transpose(1, 2)
+        return self.gru(around)[0], flipped, forward
+
+
+class Sigma(Encoder):
+    """Dropout and norm on the items, then the blocks.
+
+    Differs from the published code, unless `published` is set: a share of each history's own events is flipped, instead
+    of 45 padded positions, and flipped back afterwards; the flipped gate depends on the flipped events alone; the
+    weights of the branches are positive and sum to 1. The published code stops with an error unless length equals dim.
+    """
+
+    causal = False
+
+    def __init__(self, dim: int, length: int, settings: SigmaSettings) -> None:
+        super().__init__(dim)
+        self.length = length
+        self.flipped = settings.flipped
+        self.published = settings.published
+        self.dropout = Dropout(settings.dropout)
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]
+
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        length, inside = embedded.shape[1], batch.inside
+        if self.published:  # a row is all of its padded positions
+            embedded = F.pad(embedded, (0, 0, 0, self.length - length))
+            inside = inside.new_ones(embedded.shape[:2])
+        order = reversal(self.flips(batch.lengths), embedded.shape[1])
+        x: Tensor = self.norm(self.dropout(embedded))
+        for block in self.blocks:
+            x = block(x, inside[..., None], order)
+        return x[:, :length]
+
+    def flips(self, lengths: Tensor) -> Tensor:
+        """(B,) number of events -> (B,) how many of them, the oldest, are reversed."""
+        if self.published:
+            return torch.full_like(lengths, min(PUBLISHED_FLIP, self.length))
+        share = (self.flipped * lengths.double()).round().to(lengths.dtype)
+        return torch.minimum(share, lengths - 1)

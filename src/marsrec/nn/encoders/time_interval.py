@@ -1,0 +1,152 @@
+"""TiSASRec's encoder: self-attention that knows the time intervals between events (Li, Wang and McAuley, 2020).
+
+    score_ij = q_i · (k_j + pK_j + rK[r_ij]) / sqrt(d/H),    out_i = Σ_j softmax(score)_ij (v_j + pV_j + rV[r_ij])
+
+with tables pK, pV of positions and rK, rV of time intervals, shared by all layers.
+
+Shape letters: B rows, L positions, d width of the model, H heads.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.errors import SettingsError
+from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.transformer import NORM_EPS
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.nn.kernels.interval_attention import interval_attention
+from marsrec.settings import Settings
+
+NEVER = torch.iinfo(torch.int64).max
+
+Scale = Literal["user", "raw"]
+
+
+class TimeIntervalSettings(Settings):
+    """Causal self-attention on items, positions and the time between each two events."""
+
+    name: Literal["time-interval"] = "time-interval"
+    layers: int = Field(2, ge=1)
+    """Number of blocks."""
+    attention_heads: int = Field(2, ge=1)
+    """Number of attention heads; divides the model's dim."""
+    inner: int = Field(256, ge=1)
+    """Width of the feed-forward sub-layer."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout on embeddings, positions, intervals and sub-layer outputs."""
+    attention_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on attention weights; the same as `dropout` if not given."""
+    span: int = Field(256, ge=1)
+    """The largest interval that is told apart; longer ones count as this."""
+    scale: Scale = "user"
+    """What an interval of 1 is: "user" is the shortest time between two successive events of the user so far, as the
+    authors mean it; "raw" is the unit of the times, mostly a second, as in a published port, where nearly all intervals
+    count as `span`."""
+
+    def build(self, dim: int, length: int) -> "TimeInterval":
+        """Make the encoder."""
+        if dim % self.attention_heads:
+            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
+        return TimeInterval(dim, length, self)
+
+
+def time_intervals(times: Tensor, span: int, scale: Scale = "user") -> Tensor:
+    """Intervals from each event to the ones before it, in whole multiples of the user's shortest gap up to then.
+
+    The gap is a running minimum over neighbours that differ in time, so that a query sees no later event; at the end of
+    a history it is the shortest gap of the whole. Before the first one all times are equal and all intervals 0.
+
+    Parameters
+    ----------
+    times : Tensor (B, L)
+        Integer times of the events, oldest first.
+    span : int
+        Longer intervals become this.
+    scale : {"user", "raw"}
+        "raw" takes the times as they are.
+
+    Returns
+    -------
+    Tensor (B, L, L)
+        Interval of query i and key j, rounded to nearest and half up; 0 in the future.
+
+    Examples
+    --------
+    >>> time_intervals(torch.tensor([[0, 60, 90, 1000]]), span=10)[0]
+    tensor([[ 0,  0,  0,  0],
+            [ 1,  0,  0,  0],
+            [ 3,  1,  0,  0],
+            [10, 10, 10,  0]], dtype=torch.int32)
+    """
+    elapsed = times[:, :, None] - times[:, None]
+    if scale == "user":
+        gaps = times.diff(dim=1, prepend=times[:, :1])
+        shortest = torch.where(gaps > 0, gaps, NEVER).cummin(dim=1).values[:, :, None]
+        elapsed = (elapsed + shortest // 2).div(shortest, rounding_mode="floor")  # exact, however large the times
+    return elapsed.clamp(0, span).to(torch.int32)
+
+
+class Block(nn.Module):
+    """Interval-aware attention and feed-forward, each followed by dropout, residual and layer norm (post-norm)."""
+
+    def __init__(self, dim: int, settings: TimeIntervalSettings) -> None:
+        super().__init__()
+        self.heads = settings.attention_heads
+        dropout = settings.dropout
+        self.attention_dropout = dropout if settings.attention_dropout is None else settings.attention_dropout
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.attention_norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.feed_forward = nn.Sequential(nn.Linear(dim, settings.inner), nn.GELU(), nn.Linear(settings.inner, dim))
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, positions: list[Tensor], intervals: Tensor, tables: list[Tensor]) -> Tensor:
+        """(B, L, d) -> (B, L, d), with (B, L, d) positions and (H, span + 1, d/H) tables for keys and for values."""
+        query, key, value = self.qkv(x).chunk(3, dim=-1)
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, L, d/H)
+            for part in (query, key + positions[0], value + positions[1])
+        )
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed = interval_attention(query, key, value, intervals, tables[0], tables[1], dropout)
+        x = self.attention_norm(x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2))))
+        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
+        return normed
+
+
+class TimeInterval(Encoder):
+    """Norm, dropout, then causal blocks that add positions and intervals to keys and values, and none to the input."""
+
+    causal = True
+
+    def __init__(self, dim: int, length: int, settings: TimeIntervalSettings) -> None:
+        super().__init__(dim)
+        self.span, self.scale, self.heads = settings.span, settings.scale, settings.attention_heads
+        self.position_keys, self.position_values = nn.Embedding(length, dim), nn.Embedding(length, dim)
+        self.interval_keys, self.interval_values = (nn.Embedding(settings.span + 1, dim) for _ in range(2))
+        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.dropout = Dropout(settings.dropout)
+        self.blocks = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))
+        init_normal(self)
+
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d). Padding on the right needs no mask."""
+        B, L, _ = embedded.shape
+        intervals = time_intervals(batch.times, self.span, self.scale)
+        positions = [
+            self.dropout(table.weight[:L].expand(B, -1, -1)) for table in (self.position_keys, self.position_values)
+        ]
+        # Dropped as tables: a mask for each pair would need as many numbers as the tensor that nobody wants to hold.
+        tables = [
+            self.dropout(table.weight).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+            for table in (self.interval_keys, self.interval_values)
+        ]
+        x: Tensor = self.dropout(self.norm(embedded))
+        for block in self.blocks:
+            x = block(x, positions, intervals, tables)
+        return x

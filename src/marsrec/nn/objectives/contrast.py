@@ -1,0 +1,106 @@
+"""The next item, and agreement between views of a history: FEARec (Du et al., 2023), after DuoRec (Qiu et al., 2022).
+
+Shape letters: B rows, L positions, d width.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.frequency import fourier
+from marsrec.nn.model import SequenceModel
+from marsrec.nn.objectives.base import Losses, Objective, Softmax
+
+CHUNK = 256  # twins that are encoded together: their lengths differ much more than those of a batch
+
+
+class ContrastSettings(Objective):
+    """The item that follows; other views of a history are to look alike, as vectors and as spectra.
+
+    One view is the history with other dropout, the other a history with the same target. Where no such histories come
+    with the batch, the views are the history as it is and with other dropout.
+    """
+
+    needs_twins: ClassVar[bool] = True
+
+    name: Literal["next item + contrast"] = "next item + contrast"
+    weight: float = Field(0.1, ge=0)
+    """Weight of the contrast: find a user vector's other view among all the batch's, by softmax of similarities."""
+    temperature: float = Field(1.0, gt=0)
+    """By which similarities are divided."""
+    similarity: Literal["dot", "cosine"] = "dot"
+    """What makes two user vectors alike."""
+    same_target_negatives: bool = True
+    """Whether other histories that happen to have the same target count as different, as in the published code."""
+    frequency_weight: float = Field(0.1, ge=0)
+    """Weight of the mean distance of spectra."""
+    spectrum: Literal["time", "channels"] = "time"
+    """"time": of the states of a history and of those under other dropout, over the history's events. "channels": of
+    the two views' user vectors over their channels, which have no order, as in the published code."""
+
+    def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
+        """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
+        states, embedded = encode(model, batch)
+        output = model.readout(states, embedded, batch, model.causal)
+        users = model.readout(states, embedded, batch, False).users if model.causal else output.users
+        others, other_embedded = encode(model, batch)
+        views = users, model.readout(others, other_embedded, batch, False).users
+        if batch.twins is not None:
+            views = views[1], twin_users(model, batch.twins)
+        goals = None if self.same_target_negatives else batch.targets.gather(1, batch.last[:, None])[:, 0]
+        if self.spectrum == "time":
+            distance = spectral_distance(states - others, batch.lengths)
+        else:
+            distance = torch.fft.rfft(views[0] - views[1], norm="ortho").abs().mean()
+        return {
+            "cross_entropy": (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0]),
+            "contrast": self.weight * self._contrast(*views, goals),
+            "frequency": self.frequency_weight * distance,
+            **output.losses,
+        }
+
+    def _contrast(self, one: Tensor, other: Tensor, goals: Tensor | None) -> Tensor:
+        """InfoNCE, both ways: each view (B, d) among all 2B, of which it may not choose itself."""
+        views = torch.cat([one, other])  # (2B, d)
+        if self.similarity == "cosine":
+            views = F.normalize(views, dim=-1)
+        place = torch.arange(len(views), device=views.device)
+        partner = place.roll(len(one))
+        left_out = place[:, None] == place
+        if goals is not None:
+            goals = goals.repeat(2)
+            left_out |= (goals[:, None] == goals) & (partner[:, None] != place)
+        return F.cross_entropy((views @ views.T / self.temperature).masked_fill(left_out, -torch.inf), partner)
+
+
+def encode(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """States and embedded items (B, L, d)."""
+    embedded = model.item_dropout(model.items(batch.items))
+    return model.encoder(embedded, batch), embedded
+
+
+def twin_users(model: SequenceModel, twins: Batch) -> Tensor:
+    """User vectors (B, d), encoded in chunks of similar length: most twins are much shorter than the longest."""
+    order = twins.lengths.argsort()
+    users = []
+    for rows in torch.split(order, CHUNK):
+        longest = int(twins.lengths[rows[-1]])
+        columns = (twins.items, twins.times, twins.targets, twins.target_times)
+        items, times, targets, target_times = (column[rows, :longest] for column in columns)
+        users.append(model(Batch(items, times, twins.lengths[rows], targets, target_times)).users)
+    return torch.cat(users)[order.argsort()]
+
+
+def spectral_distance(difference: Tensor, lengths: Tensor) -> Tensor:
+    """Mean modulus of the difference (B, L, d) of two sequences in the frequency domain, over rows of own lengths."""
+    L, d = difference.shape[1:]
+    counts = torch.arange(L + 1, device=lengths.device) // 2 + 1  # frequencies of n events
+    everything = torch.stack([torch.zeros_like(counts), counts], dim=1)
+    coefficients = fourier(lengths, L, everything, difference.dtype).analysis @ difference  # (B, 2F, d)
+    modulus = torch.linalg.vector_norm(torch.stack(coefficients.chunk(2, dim=1)), dim=0)  # (B, F, d)
+    mean: Tensor = (modulus.sum((1, 2)) / (d * counts[lengths] * lengths.to(modulus.dtype).sqrt())).mean()
+    return mean

@@ -1,0 +1,58 @@
+"""BERT4Rec's objective: items whose slots are masked, from all the others (Sun et al., 2019).
+
+Shape letters: B rows, L events, S = L + 1 slots, d width of the model.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from marsrec.data.batches import Batch
+from marsrec.errors import SettingsError
+from marsrec.nn.encoders.bert import Bert
+from marsrec.nn.model import SequenceModel
+from marsrec.nn.objectives.base import Losses, Objective, Softmax
+from marsrec.nn.readouts.last import Last
+
+
+class MaskedItemsSettings(Objective):
+    """The items behind masks, drawn anew at each step among the events and the target after them."""
+
+    name: Literal["masked items"] = "masked items"
+    mask_ratio: float = Field(0.2, ge=0, le=1)
+    """Probability that a slot is masked, in rows where any slot may be."""
+    last_ratio: float = Field(0.5, ge=0, le=1)
+    """Share of rows in which only the target is masked, which is the task of a recommendation."""
+
+    def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
+        """Losses of a batch of prefixes, with one target at the end of each row."""
+        encoder = model.encoder
+        if not isinstance(encoder, Bert) or not isinstance(model.readout, Last):
+            raise SettingsError(
+                'objective "masked items" reads the states of masked slots, for which it takes encoder "bert" and '
+                f'readout "last"; found {type(encoder).__name__} and {type(model.readout).__name__}. '
+                'Other models take objective "next item".'
+            )
+        lengths = batch.lengths + 1
+        items = slots(batch)  # (B, S)
+        masked = self.draw(lengths, items.shape[1])
+        embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
+        states = encoder.slots(encoder.masked(embedded, masked), lengths)
+        return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
+
+    def draw(self, lengths: Tensor, width: int) -> Tensor:
+        """(B,) numbers of slots, the last of which is the target's -> (B, S) whether a slot is masked."""
+        slot = torch.arange(width, device=lengths.device)
+        masked = (torch.rand(len(lengths), width, device=lengths.device) < self.mask_ratio) & (slot < lengths[:, None])
+        last_only = torch.rand(len(lengths), device=lengths.device) < self.last_ratio
+        last_only |= ~masked.any(dim=1)
+        return torch.where(last_only[:, None], slot == lengths[:, None] - 1, masked)
+
+
+def slots(batch: Batch) -> Tensor:
+    """(B, S) codes of each row's events and of its target right after them."""
+    targets = batch.targets.gather(1, batch.last[:, None])
+    return F.pad(batch.items, (0, 1)).scatter(1, batch.lengths[:, None], targets)

@@ -1,0 +1,63 @@
+"""NARM's readout: attention of the latest state to all states, beside the latest state itself (Li et al., 2017).
+
+Shape letters: B rows, L positions, N targets, d width of the model, W width of the states.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from marsrec.data.batches import Batch
+from marsrec.nn.kernels.additive_attention import additive_attention
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.settings import Settings
+
+
+class NarmSettings(Settings):
+    """What the session is about, by attention from the latest state, and the latest state."""
+
+    name: Literal["narm"] = "narm"
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout on the two parts of the user vector, before the linear layer."""
+
+    def build(self, dim: int, width: int, tau0: float) -> "Narm":
+        """Make the readout."""
+        return Narm(dim, width, self)
+
+
+class Narm(Readout):
+    """user_t = B [Σ_{j<=t} α_tj h_j ; h_t] with α_tj = v · sigmoid(A1 h_j + A2 h_t), which no softmax normalises."""
+
+    def __init__(self, dim: int, width: int, settings: NarmSettings) -> None:
+        super().__init__()
+        self.key = nn.Linear(width, width, bias=False)  # A1
+        self.query = nn.Linear(width, width, bias=False)  # A2
+        self.score = nn.Linear(width, 1, bias=False)  # v
+        self.dropout = Dropout(settings.dropout)
+        self.out = nn.Linear(2 * width, dim, bias=False)  # B
+        for weight in self.parameters():
+            nn.init.xavier_normal_(weight)
+
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
+        """See `Readout.forward`."""
+        summary, latest = self._at_targets(states, batch) if at_targets else self._at_last(states, batch)
+        return ReadoutOutput(self.out(self.dropout(torch.cat([summary, latest], dim=-1))))
+
+    def _at_last(self, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(B, L, W) -> (B, W) each."""
+        latest = at_last(states, batch)
+        scores = self.score(torch.sigmoid(self.key(states) + self.query(latest)[:, None])).mT  # (B, 1, L)
+        scores = scores.masked_fill(~batch.inside[:, None], 0)
+        return (scores @ states)[:, 0], latest
+
+    def _at_targets(self, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(B, L, W) -> (N, W) each. Padding stands after all targets of a row, where no attention goes."""
+        # Rows of long histories have targets only in their latter part, and are read out only there.
+        first = int((batch.targets > 0).any(dim=0).int().argmax())
+        trained = batch.targets[:, first:] > 0
+        latest = states[:, first:]
+        scores = additive_attention(self.key(states), self.query(latest), self.score.weight[0])  # (B, L - first, L)
+        return (scores @ states)[trained], latest[trained]
