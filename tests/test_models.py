@@ -7,17 +7,29 @@ from marsrec.models import backbone, model_settings, rule
 @pytest.mark.parametrize(
     ("name", "items", "length", "heads", "parameters"),
     [
+        ("gru4rec", 12_101, 50, None, 856_512),
+        ("narm", 12_101, 50, None, 897_536),
+        ("bert4rec", 12_101, 50, None, 894_342),
         ("sasrec", 12_101, 50, None, 877_824),
+        ("tisasrec", 12_101, 50, None, 913_920),
+        ("fearec", 12_101, 50, None, 877_824),
+        ("core", 12_101, 50, None, 877_889),
+        ("echomamba4rec", 12_101, 50, None, 868_544),
+        ("sigma", 12_101, 50, None, 904_515),
         ("mars-t", 12_101, 50, 4, 895_996),
         ("mamba4rec", 12_101, 50, None, 846_784),
         ("mars-m", 12_101, 50, 4, 937_084),
+        ("gru4rec", 3_416, 200, None, 300_672),
+        ("bert4rec", 3_416, 200, None, 339_417),
+        ("fearec", 3_416, 200, None, 331_584),
+        ("sigma", 3_416, 200, None, 348_675),
         ("sasrec", 3_416, 200, None, 331_584),
         ("mamba4rec", 3_416, 200, None, 290_944),
         ("mars-m", 3_416, 200, 8, 381_512),
         ("mars-t", 3_416, 200, 8, 350_024),
     ],
 )
-def test_parameter_counts_are_the_papers(
+def test_parameter_counts_are_the_papers_where_it_gives_them(
     name: str, items: int, length: int, heads: int | None, parameters: int
 ) -> None:
     options = {"length": length} | ({"readout.heads": heads} if heads else {})
@@ -50,8 +62,8 @@ def test_parts_compose_freely() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, sasrec, mamba4rec"),
-        ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are transformer"),
+        ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, gru4rec, narm, bert4rec"),
+        ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are gru, transformer"),
         ({"model": "sasrec", "options": {"readout.heads": 4}}, r"readout\.last\.heads: Extra inputs"),
         ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.mars.heads: Input should be greater"),
         ({"model": "mars-t", "options": {"decoder.heads": 1}}, "parts of a model are encoder, readout, scorer"),

@@ -17,6 +17,7 @@ from marsrec.data.moments import spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
+from marsrec.nn.scorers import Dot
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
         vector = items[code].detach()
         offset = 0.0 if bias is None else float(bias[code])
         score = float(user[0] @ vector) + offset
-        if not isinstance(model.readout, Mars):
+        if not isinstance(model.readout, Mars) or not isinstance(model.scorer, Dot):  # nothing to split linearly
             return Explanation(score, score, _NO_TERMS.clear())
         reading = model.readout.read(states, embedded, batch)
         assert reading.weights is not None

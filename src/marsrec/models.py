@@ -109,7 +109,7 @@ class Recipe(Settings):
     item_dropout: float = 0.0
     time: str = "order"
     """What the model sees of time."""
-    published: dict[str, Any] = {}
+    published: dict[str, Any] = Field(default_factory=dict)
     """Options that reproduce what the published code does where ours follows the paper instead."""
 
 
@@ -117,7 +117,7 @@ RECIPES: dict[str, Recipe] = {
     "gru4rec": Recipe(encoder=GruSettings(dropout=0.3)),
     "narm": Recipe(encoder=GruSettings(dropout=0.25, project=False), readout=NarmSettings()),
     "bert4rec": Recipe(
-        encoder=BertSettings(),
+        encoder=BertSettings(dropout=0.2),
         scorer=BiasedSettings(),
         objective=MaskedItemsSettings(),
         published={"encoder.published": True},

@@ -63,7 +63,7 @@ def naive_block(block: FrequencyBlock, x: Tensor, first: int, after: int, lags: 
                 weights = torch.stack([q[i] @ k[j] / math.sqrt(d // block.heads) for j in range(i + 1)]).softmax(0)
                 attended[i, part] = sum(weights[j] * v[j] for j in range(i + 1))
         mixed = (1 - gamma) * mixed + gamma * attended
-    x = block.mixed_norm(x + block.out(mixed))
+    x = block.attention_norm(x + block.out(mixed))
     first_layer, _, second_layer = block.feed_forward
     return block.norm(x + second_layer(F.gelu(first_layer(x))))
 

@@ -1,7 +1,7 @@
 """Scorers: user vectors become item scores.
 
-Every scorer is a (possibly transformed) dot product, so that training can go through the linear cross-entropy, serving
-through one matrix product, and explanations through linearity.
+Every scorer is a dot product of (possibly transformed) vectors, so that training can go through the linear
+cross-entropy and serving through one matrix product. Explanations take the plain one, which is linear in the states.
 """
 
 from typing import Literal

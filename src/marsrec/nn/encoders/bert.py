@@ -8,56 +8,33 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.errors import SettingsError
-from marsrec.nn.encoders import transformer
 from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.transformer import NORM_EPS, TransformerSettings
+from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.dropout import Dropout, dropout
-from marsrec.settings import Settings
 
 
-class BertSettings(Settings):
+class BertSettings(AttentionSettings):
     """Bidirectional self-attention: what belongs into an empty slot follows from all the others."""
 
     name: Literal["bert"] = "bert"
-    layers: int = Field(2, ge=1)
-    """Number of blocks."""
-    attention_heads: int = Field(2, ge=1)
-    """Number of attention heads; divides the model's dim."""
-    inner: int = Field(256, ge=1)
-    """Width of the feed-forward sub-layer."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings and sub-layer outputs."""
-    attention_dropout: float | None = Field(None, ge=0, lt=1)
-    """Dropout on attention weights; the same as `dropout` if not given."""
     published: bool = False
     """Recommend as the published code does: without each history's oldest event, and with positions shifted by one."""
 
     def build(self, dim: int, length: int) -> "Bert":
         """Make the encoder."""
-        if dim % self.attention_heads:
-            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
         return Bert(dim, length, self)
 
 
-class Block(transformer.Block):
-    """SASRec's block, whose attention looks both ways."""
-
-    def __init__(self, dim: int, settings: BertSettings) -> None:
-        shared = settings.model_dump(include={"attention_heads", "inner", "dropout", "attention_dropout"})
-        super().__init__(dim, TransformerSettings(**shared))
+class Block(AttentionBlock):
+    """Self-attention that looks both ways."""
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(B, S, d) -> (B, S, d); the bias (B, 1, 1, S) of the slots is -inf where nothing is to be seen."""
-        query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, S, d/H)
-        mixed = attention(query, key, value, bias, self.attention_dropout if self.training else 0.0)
-        x = self.attention_norm(x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2))))
-        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
-        return normed
+        mixed = attention(*self.split(self.qkv(x)), bias, self.drop)
+        return self.after(x, mixed.transpose(1, 2).flatten(2))
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:

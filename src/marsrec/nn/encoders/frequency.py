@@ -16,29 +16,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
-
-NORM_EPS = 1e-12
 
 
-class FrequencySettings(Settings):
+class FrequencySettings(AttentionSettings):
     """Attention to band-filtered events, mixed with events at the lags at which a history resembles itself."""
 
     name: Literal["frequency"] = "frequency"
-    layers: int = Field(2, ge=1)
-    """Number of blocks."""
-    attention_heads: int = Field(2, ge=1)
-    """Number of attention heads; divides the model's dim."""
-    inner: int = Field(256, ge=1)
-    """Width of the feed-forward sub-layer."""
-    dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout on embeddings and sub-layer outputs."""
-    attention_dropout: float | None = Field(None, ge=0, lt=1)
-    """Dropout on attention weights; the same as `dropout` if not given."""
     band: float = Field(0.6, gt=0, le=1)
     """Share of a history's frequencies that a block works with: the first block with the highest, the last with the
     lowest. At least 1 / layers, with which the bands stand side by side; above it they overlap."""
@@ -52,8 +39,6 @@ class FrequencySettings(Settings):
 
     def build(self, dim: int, length: int) -> "FrequencyEncoder":
         """Make the encoder."""
-        if dim % self.attention_heads:
-            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
         return FrequencyEncoder(dim, length, self)
 
 
@@ -97,23 +82,14 @@ def fourier(lengths: Tensor, L: int, bands: Tensor, dtype: torch.dtype) -> Fouri
     return Fourier(analysis[kind], synthesis[kind])
 
 
-class FrequencyBlock(nn.Module):
-    """Two ways to mix events, then feed-forward; each followed by dropout, residual and layer norm (post-norm)."""
+class FrequencyBlock(AttentionBlock):
+    """Two ways to mix events."""
 
     def __init__(self, dim: int, length: int, settings: FrequencySettings) -> None:
-        super().__init__()
-        self.heads = settings.attention_heads
-        dropout = settings.dropout
-        self.attention_dropout = dropout if settings.attention_dropout is None else settings.attention_dropout
+        super().__init__(dim, settings)
         self.lags = max(1, int(settings.lag_factor * math.log(length)))
         self.time_weight = 0.0 if settings.published else settings.time_weight
         self.lags_of_batch = settings.published
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.out = nn.Linear(dim, dim)
-        self.mixed_norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.feed_forward = nn.Sequential(nn.Linear(dim, settings.inner), nn.GELU(), nn.Linear(settings.inner, dim))
-        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor, band: Fourier) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
@@ -124,12 +100,9 @@ class FrequencyBlock(nn.Module):
         mixed = self._lagged(qkv[..., 2 * d :], correlation, lengths)
         if self.time_weight:
             filtered = band.synthesis.mT @ coefficients  # (B, L, 3d)
-            query, key, value = filtered.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, d/H)
-            attended = causal_attention(query, key, value, self.attention_dropout if self.training else 0.0)
+            attended = causal_attention(*self.split(filtered), self.drop)
             mixed = mixed.lerp(attended.transpose(1, 2).flatten(2), self.time_weight)
-        x = self.mixed_norm(x + self.dropout(self.out(mixed)))
-        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
-        return normed
+        return self.after(x, mixed)
 
     def _lagged(self, value: Tensor, correlation: Tensor, lengths: Tensor) -> Tensor:
         """Average the events that follow each at the lags of highest correlation: (B, L, d) -> (B, L, d)."""

@@ -14,32 +14,20 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.transformer import NORM_EPS
+from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.interval_attention import interval_attention
-from marsrec.settings import Settings
 
 NEVER = torch.iinfo(torch.int64).max
 
 Scale = Literal["user", "raw"]
 
 
-class TimeIntervalSettings(Settings):
+class TimeIntervalSettings(AttentionSettings):
     """Causal self-attention on items, positions and the time between each two events."""
 
     name: Literal["time-interval"] = "time-interval"
-    layers: int = Field(2, ge=1)
-    """Number of blocks."""
-    attention_heads: int = Field(2, ge=1)
-    """Number of attention heads; divides the model's dim."""
-    inner: int = Field(256, ge=1)
-    """Width of the feed-forward sub-layer."""
-    dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout on embeddings, positions, intervals and sub-layer outputs."""
-    attention_dropout: float | None = Field(None, ge=0, lt=1)
-    """Dropout on attention weights; the same as `dropout` if not given."""
     span: int = Field(256, ge=1)
     """The largest interval that is told apart; longer ones count as this."""
     scale: Scale = "user"
@@ -49,8 +37,6 @@ class TimeIntervalSettings(Settings):
 
     def build(self, dim: int, length: int) -> "TimeInterval":
         """Make the encoder."""
-        if dim % self.attention_heads:
-            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
         return TimeInterval(dim, length, self)
 
 
@@ -90,33 +76,15 @@ def time_intervals(times: Tensor, span: int, scale: Scale = "user") -> Tensor:
     return elapsed.clamp(0, span).to(torch.int32)
 
 
-class Block(nn.Module):
-    """Interval-aware attention and feed-forward, each followed by dropout, residual and layer norm (post-norm)."""
-
-    def __init__(self, dim: int, settings: TimeIntervalSettings) -> None:
-        super().__init__()
-        self.heads = settings.attention_heads
-        dropout = settings.dropout
-        self.attention_dropout = dropout if settings.attention_dropout is None else settings.attention_dropout
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.out = nn.Linear(dim, dim)
-        self.attention_norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.feed_forward = nn.Sequential(nn.Linear(dim, settings.inner), nn.GELU(), nn.Linear(settings.inner, dim))
-        self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.dropout = Dropout(dropout)
+class Block(AttentionBlock):
+    """Causal self-attention that knows positions and intervals."""
 
     def forward(self, x: Tensor, positions: list[Tensor], intervals: Tensor, tables: list[Tensor]) -> Tensor:
         """(B, L, d) -> (B, L, d), with (B, L, d) positions and (H, span + 1, d/H) tables for keys and for values."""
         query, key, value = self.qkv(x).chunk(3, dim=-1)
-        query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, L, d/H)
-            for part in (query, key + positions[0], value + positions[1])
-        )
-        dropout = self.attention_dropout if self.training else 0.0
-        mixed = interval_attention(query, key, value, intervals, tables[0], tables[1], dropout)
-        x = self.attention_norm(x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2))))
-        normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
-        return normed
+        qkv = torch.cat([query, key + positions[0], value + positions[1]], dim=-1)
+        mixed = interval_attention(*self.split(qkv), intervals, tables[0], tables[1], self.drop)
+        return self.after(x, mixed.transpose(1, 2).flatten(2))
 
 
 class TimeInterval(Encoder):

@@ -16,10 +16,9 @@ from marsrec.settings import Settings
 NORM_EPS = 1e-12
 
 
-class TransformerSettings(Settings):
-    """Causal self-attention on item and position embeddings."""
+class AttentionSettings(Settings):
+    """What encoders made of attention blocks share."""
 
-    name: Literal["transformer"] = "transformer"
     layers: int = Field(2, ge=1)
     """Number of blocks."""
     attention_heads: int = Field(2, ge=1)
@@ -31,18 +30,26 @@ class TransformerSettings(Settings):
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout on attention weights; the same as `dropout` if not given."""
 
+
+class TransformerSettings(AttentionSettings):
+    """Causal self-attention on item and position embeddings."""
+
+    name: Literal["transformer"] = "transformer"
+
     def build(self, dim: int, length: int) -> "Transformer":
         """Make the encoder."""
-        if dim % self.attention_heads:
-            raise SettingsError(f"dim ({dim}) must be a multiple of encoder.attention_heads ({self.attention_heads}).")
         return Transformer(dim, length, self)
 
 
-class Block(nn.Module):
-    """Self-attention and feed-forward, each followed by dropout, residual and layer norm (post-norm)."""
+class AttentionBlock(nn.Module):
+    """What mixes events and a feed-forward, each followed by dropout, residual and layer norm (post-norm)."""
 
-    def __init__(self, dim: int, settings: TransformerSettings) -> None:
+    def __init__(self, dim: int, settings: AttentionSettings) -> None:
         super().__init__()
+        if dim % settings.attention_heads:
+            raise SettingsError(
+                f"dim ({dim}) must be a multiple of encoder.attention_heads ({settings.attention_heads})."
+            )
         self.heads = settings.attention_heads
         dropout = settings.dropout
         self.attention_dropout = dropout if settings.attention_dropout is None else settings.attention_dropout
@@ -53,14 +60,30 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, d) -> (B, L, d)."""
-        query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, d/H)
-        dropout = self.attention_dropout if self.training else 0.0
-        mixed = causal_attention(query, key, value, dropout)
-        x = self.attention_norm(x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2))))
+    def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, L, 3d) queries, keys and values side by side -> (B, H, L, d/H) each."""
+        query, key, value = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+    @property
+    def drop(self) -> float:
+        """Probability that an attention weight is dropped."""
+        return self.attention_dropout if self.training else 0.0
+
+    def after(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What went in and what attention made of it, both (B, L, d) -> (B, L, d)."""
+        x = self.attention_norm(x + self.dropout(self.out(mixed)))
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed
+
+
+class Block(AttentionBlock):
+    """Causal self-attention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        mixed = causal_attention(*self.split(self.qkv(x)), self.drop)
+        return self.after(x, mixed.transpose(1, 2).flatten(2))
 
 
 class Transformer(Encoder):
