@@ -46,8 +46,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Move all of it."""
-        parts = (getattr(self, name) for name in self.__dataclass_fields__)
-        return Batch(*(None if part is None else part.to(device) for part in parts))
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Batch(**{name: part.to(device) for name, part in parts.items() if part is not None})
 
     @property
     def last(self) -> Tensor:

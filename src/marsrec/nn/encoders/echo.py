@@ -8,32 +8,21 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.mamba import NORM_EPS, MambaSettings, StateSpace
+from marsrec.nn.encoders.mamba import NORM_EPS, StateSpace, StateSpaceSettings
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
 
 
-class EchoSettings(Settings):
-    """A filter over the frequencies of a history, then selective state spaces that read it forwards and backwards."""
+class EchoSettings(StateSpaceSettings):
+    """Frequencies weighed by learned factors, then state spaces that read the history forwards and backwards.
+
+    At the last event of a single block the backward one has read that event alone.
+    """
 
     name: Literal["echo"] = "echo"
-    layers: int = Field(1, ge=1)
-    """Number of layers. In a single one the backward state space shows the latest event that event alone."""
-    states: int = Field(32, ge=1)
-    """States per channel of each state space."""
-    convolution: int = Field(4, ge=2)
-    """Events that the convolution before a state space looks at."""
-    expand: int = Field(2, ge=1)
-    """Channels of a state space, in multiples of the model's dim."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings and sub-layer outputs."""
-    initialisation: Literal["mamba", "published"] = "mamba"
-    """How the linear layers of the state spaces start; see `MambaSettings`."""
     published: bool = False
     """Do as the published code: rows are padded to the model's length and padding is read like events, also first by
     the backward state space; n layers hold n pairs of state spaces each; the last dropout takes the residual too."""
@@ -97,8 +86,7 @@ class Bidirectional(nn.Module):
 
     def __init__(self, dim: int, settings: EchoSettings) -> None:
         super().__init__()
-        mamba = MambaSettings(states=settings.states, convolution=settings.convolution, expand=settings.expand)
-        self.forwards, self.backwards = StateSpace(dim, mamba), StateSpace(dim, mamba)
+        self.forwards, self.backwards = StateSpace(dim, settings), StateSpace(dim, settings)
         self.forwards_norm, self.backwards_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.dropout = Dropout(settings.dropout)
         if settings.initialisation == "published":

@@ -22,25 +22,33 @@ from marsrec.settings import Settings
 NORM_EPS = 1e-12
 
 
-class MambaSettings(Settings):
-    """Selective state spaces: each event updates a state of fixed size. There are no positions."""
+class StateSpaceSettings(Settings):
+    """What encoders made of selective state spaces share."""
 
-    name: Literal["mamba"] = "mamba"
     layers: int = Field(1, ge=1)
-    """Number of blocks. A single one has no residual around the state space, as in Mamba4Rec."""
+    """Number of blocks."""
     states: int = Field(32, ge=1)
     """States N per channel."""
     convolution: int = Field(4, ge=2)
     """Events that the convolution before the state space looks at."""
     expand: int = Field(2, ge=1)
     """Channels of the state space, in multiples of the model's dim."""
-    inner: int = Field(256, ge=1)
-    """Width of the feed-forward sub-layer."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings and sub-layer outputs."""
     initialisation: Literal["mamba", "published"] = "mamba"
     """"mamba" starts as Mamba's authors meant, with step sizes Δ spread from 0.001 to 0.1. "published" overwrites it as
     the published recommenders do: all linear layers N(0, 0.02), and so all Δ near 0.69."""
+
+
+class MambaSettings(StateSpaceSettings):
+    """Selective state spaces: each event updates a state of fixed size. There are no positions.
+
+    A single block has no residual around its state space, as in Mamba4Rec.
+    """
+
+    name: Literal["mamba"] = "mamba"
+    inner: int = Field(256, ge=1)
+    """Width of the feed-forward sub-layer."""
 
     def build(self, dim: int, length: int) -> "Mamba":
         """Make the encoder, which is the same for any length."""
@@ -50,7 +58,7 @@ class MambaSettings(Settings):
 class StateSpace(nn.Module):
     """Mamba-1: a gated, causally convolved selective scan."""
 
-    def __init__(self, dim: int, settings: MambaSettings) -> None:
+    def __init__(self, dim: int, settings: StateSpaceSettings) -> None:
         super().__init__()
         channels, states = settings.expand * dim, settings.states
         self.rank = math.ceil(dim / 16)

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, init_normal
 from marsrec.nn.encoders.echo import reordered, reversal
-from marsrec.nn.encoders.mamba import NORM_EPS, MambaSettings, StateSpace
+from marsrec.nn.encoders.mamba import NORM_EPS, StateSpace, StateSpaceSettings
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
 
 SHARES = (0.1, 0.1, 0.8)
 """Where the weights of the GRU, of the flipped and of the forward state space start."""
@@ -24,28 +23,19 @@ PUBLISHED_FLIP = 45
 """Positions that the published code flips."""
 
 
-class SigmaSettings(Settings):
-    """One selective state space reads the history twice, the second time with the older part reversed."""
+class SigmaSettings(StateSpaceSettings):
+    """One selective state space reads the history twice, the second time with the older part reversed.
+
+    A single block has no residual around what mixes the events, as in Mamba4Rec.
+    """
 
     name: Literal["sigma"] = "sigma"
-    layers: int = Field(1, ge=1)
-    """Number of blocks. A single one has no residual around what mixes the events, as in Mamba4Rec."""
-    states: int = Field(32, ge=1)
-    """States per channel of the state space."""
-    convolution: int = Field(4, ge=2)
-    """Events that the convolution before the state space looks at."""
-    expand: int = Field(2, ge=1)
-    """Channels of the state space, in multiples of the model's dim."""
     inner: int = Field(256, ge=1)
     """Width of the feed-forward sub-layer."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings and sub-layer outputs."""
     gate_dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on the gates of the state space's outputs."""
     flipped: float = Field(0.9, ge=0, le=1)
     """Share of a history, its older part, that is reversed. The latest event stays in its place in any case."""
-    initialisation: Literal["mamba", "published"] = "mamba"
-    """How the linear layers of the state space start; see `MambaSettings`."""
     published: bool = False
     """Do as the published code: rows are padded to the model's length and padding is read like events; their first 45
     positions are flipped (whatever `flipped` says) and not flipped back; the forward gate enters the flipped one; the
@@ -78,9 +68,7 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.dropout = Dropout(settings.dropout)
         init_normal(self)  # all but the state space, which is still to come
-        self.state_space = StateSpace(
-            dim, MambaSettings(states=settings.states, convolution=settings.convolution, expand=settings.expand)
-        )
+        self.state_space = StateSpace(dim, settings)
         if settings.initialisation == "published":
             init_normal(self.state_space)
 

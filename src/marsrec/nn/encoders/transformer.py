@@ -62,7 +62,8 @@ class AttentionBlock(nn.Module):
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, L, 3d) queries, keys and values side by side -> (B, H, L, d/H) each."""
-        query, key, value = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        B, L, width = qkv.shape
+        query, key, value = qkv.view(B, L, 3, self.heads, width // (3 * self.heads)).permute(2, 0, 3, 1, 4)
         return query, key, value
 
     @property
