@@ -43,3 +43,22 @@ def markov_log(users: int = 600, events: int = 12, items: int = 60, noise: float
     return pl.DataFrame(
         {"user": [f"u{u}" for u in user], "item": [f"i{i}" for i in item[user, event]], "time": time[user, event]}
     )
+
+
+def interval_log(users: int = 300, items: int = 20, seed: int = 0) -> pl.DataFrame:
+    """Events come after minutes or after days. After minutes the next item is one further, after days seven further.
+
+    The order of the items tells how long each pause before the last event was, and not how long the last one was.
+    """
+    rng = np.random.default_rng(seed)
+    events = 12
+    pause = rng.random((users, events)) < 0.5
+    gaps = np.where(pause, rng.integers(2, 6, (users, events)) * 86_400, rng.integers(2, 6, (users, events)) * 60)
+    start = rng.integers(items, size=(users, 1))
+    item = (start + np.cumsum(np.where(pause, 7, 1), axis=1)) % items  # the step after an event follows its own pause
+    item = np.concatenate([start, item[:, :-1]], axis=1)
+    time = 1_600_000_000 + np.cumsum(gaps, axis=1)
+    user, event = np.nonzero(np.arange(events) < rng.integers(5, events + 1, size=(users, 1)))
+    return pl.DataFrame(
+        {"user": [f"u{u}" for u in user], "item": [f"i{i}" for i in item[user, event]], "time": time[user, event]}
+    )

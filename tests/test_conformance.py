@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.synthetic import cyclic_log, histories_of, markov_log
+from tests.synthetic import cyclic_log, histories_of, interval_log, markov_log
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch, gather, prefixes, windows
@@ -188,6 +188,32 @@ def test_a_first_order_chain_is_learned(name: str) -> None:
     """Nine of ten events follow from the one before, by three of 60 items: 0.92 can be reached, popularity has 0.2."""
     fitted = fit(MARKOV, learner(name), QUICK, progress=False)
     assert evaluate(fitted.model, MARKOV, 12).metrics["HR@10"] > REACHED.get(name, 0.8)
+
+
+INTERVALS = leave_one_out(histories_of(interval_log()))
+
+
+def sees_time(name: str) -> bool:
+    settings = settings_of(name)
+    return settings.readout.name == "mars" or settings.encoder.name == "time-interval"
+
+
+@every_model
+def test_times_matter_to_those_who_see_them_and_to_no_other(name: str) -> None:
+    model = build(name)
+    batch = gather(SPLIT.histories, np.array([[0, 6, 6]]))
+    slower = Batch(batch.items, batch.times.square() // 10**9, batch.lengths, batch.targets, batch.target_times)
+    same = (model(batch).users - model(slower).users).abs().max() < 1e-12
+    assert same != sees_time(name)
+
+
+@pytest.mark.parametrize("name", ["sasrec", "mamba4rec", "gru4rec", *filter(sees_time, MODELS)])
+def test_only_models_that_see_time_learn_what_time_tells(name: str) -> None:
+    """Which of two items comes next follows from the last pause: half of the targets for those who do not see it."""
+    training = QUICK.model_copy(update={"epochs": 40, "patience": 40})
+    fitted = fit(INTERVALS, learner(name), training, progress=False)
+    first = evaluate(fitted.model, INTERVALS, 12, ks=(1,)).metrics["HR@1"]
+    assert first > 0.62 if sees_time(name) else first < 0.58
 
 
 @every_model
