@@ -1,9 +1,9 @@
-"""What the order of events of equal time is worth on ml-1m. `python -m benchmarks.tie_order [EPOCHS]` trains three models.
+"""What the order of events of equal time is worth on ml-1m. `python -m benchmarks.tie_order [EPOCHS]` trains.
 
 Half of ml-1m's neighbouring events share their second, and the file lists them in nearly the same order for all users.
-Whoever keeps that order lets a model learn it. The order within a second is kept, drawn at random, or, as RecBole's
-float32 times do, taken for all events within 64 seconds: there in the order of the original file, which a file sorted by
-time no longer has, and for which an order of the items that was fitted to the ties stands in.
+Whoever keeps that order lets a model learn it. Here the order within a second is kept, drawn at random, or, as
+RecBole's float32 times do, taken for all events within 64 seconds: there in the order of the original file, which a
+file sorted by time no longer has, and for which an order of the items that was fitted to the ties stands in.
 """
 
 import sys
