@@ -45,7 +45,7 @@ def markov_log(users: int = 600, events: int = 12, items: int = 60, noise: float
     )
 
 
-def interval_log(users: int = 300, items: int = 20, seed: int = 0) -> pl.DataFrame:
+def interval_log(users: int = 500, items: int = 20, seed: int = 0) -> pl.DataFrame:
     """Events come after minutes or after days. After minutes the next item is one further, after days seven further.
 
     The order of the items tells how long each pause before the last event was, and not how long the last one was.

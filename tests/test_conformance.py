@@ -98,7 +98,8 @@ def test_causal_models_never_see_the_future(name: str) -> None:
     batch = gather(SPLIT.histories, np.array([[0, 7, 1]]))
     items, times = batch.items.clone(), batch.times.clone()
     items[:, 4:] = items[:, 4:] % ITEMS + 1
-    times[:, 4:] += torch.tensor([5, 70_000, 70_001])
+    times[:, 4:] += torch.tensor([70_000, 70_001, 70_002])
+    times[:, 6] = times[:, 5] + 1  # the shortest gap of the row
     later = Batch(items, times, batch.lengths, batch.targets, batch.target_times)
     before, after = (model(given, at_targets=True).users for given in (batch, later))
     torch.testing.assert_close(before[:4], after[:4], rtol=1e-9, atol=1e-9)
@@ -126,7 +127,7 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=2, events=7, items=ITEMS)))
     kwargs = {"twins": objective.needs_twins}
     batch = training_batches(split, LENGTH, model.causal, TrainingSettings(), 0, **kwargs)[0]
-    names = [key for key, parameter in model.named_parameters() if key != "items.weight"]
+    names = [key for key, _ in model.named_parameters()]
     values = tuple(dict(model.named_parameters())[key].detach().clone().requires_grad_() for key in names)
 
     def loss(*given: torch.Tensor) -> torch.Tensor:
@@ -154,7 +155,10 @@ def test_a_single_batch_can_be_overfitted(name: str) -> None:
     sure = {"objective.last_ratio": 1.0} if name == "bert4rec" else {}  # other masks leave it guessing
     settings = settings_of(name, dim=16, **sure)
     model = settings.build(ITEMS).train()
-    split = leave_one_out(histories_of(cyclic_log(users=4, events=8, items=ITEMS)))
+    log = cyclic_log(users=4, events=8, items=ITEMS)
+    if name == "core":  # which can say no more than that a user stays with some of the past items
+        log = log.with_columns(pl.col("item").first().over("user"))
+    split = leave_one_out(histories_of(log))
     batch = training_batches(split, LENGTH, model.causal, TrainingSettings(), 0, twins=settings.objective.needs_twins)[
         0
     ]
@@ -165,7 +169,7 @@ def test_a_single_batch_can_be_overfitted(name: str) -> None:
         loss.backward()
         optimizer.step()
     reached = np.mean([settings.objective.losses(model, batch)["cross_entropy"].item() for _ in range(10)])
-    assert reached < (0.8 if name == "core" else 0.1) * np.log(ITEMS), reached  # see REACHED
+    assert reached < 0.1 * np.log(ITEMS), reached
 
 
 MARKOV = leave_one_out(histories_of(markov_log()))
@@ -186,7 +190,8 @@ def learner(name: str, **options: Any) -> ModelSettings:
 @every_model
 def test_a_first_order_chain_is_learned(name: str) -> None:
     """Nine of ten events follow from the one before, by three of 60 items: 0.92 can be reached, popularity has 0.2."""
-    fitted = fit(MARKOV, learner(name), QUICK, progress=False)
+    training = QUICK.model_copy(update={"epochs": 24}) if name == "bert4rec" else QUICK
+    fitted = fit(MARKOV, learner(name), training, progress=False)
     assert evaluate(fitted.model, MARKOV, 12).metrics["HR@10"] > REACHED.get(name, 0.8)
 
 
@@ -202,8 +207,9 @@ def sees_time(name: str) -> bool:
 def test_times_matter_to_those_who_see_them_and_to_no_other(name: str) -> None:
     model = build(name)
     batch = gather(SPLIT.histories, np.array([[0, 6, 6]]))
-    slower = Batch(batch.items, batch.times.square() // 10**9, batch.lengths, batch.targets, batch.target_times)
-    same = (model(batch).users - model(slower).users).abs().max() < 1e-12
+    times = batch.times - 10**7 * torch.tensor([1, 1, 1, 0, 0, 0])  # the older events are older still
+    other = Batch(batch.items, times, batch.lengths, batch.targets, batch.target_times)
+    same = (model(batch).users - model(other).users).abs().max() < 1e-12
     assert same != sees_time(name)
 
 
@@ -263,4 +269,4 @@ def test_the_published_behaviour_is_another_model_that_trains(name: str) -> None
     model = settings.build(ITEMS).train()
     losses = settings.objective.losses(model, batch_of(model))
     torch.stack(list(losses.values())).sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

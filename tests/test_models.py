@@ -1,7 +1,7 @@
 import pytest
 
 from marsrec.errors import SettingsError
-from marsrec.models import backbone, model_settings, rule
+from marsrec.models import RECIPES, backbone, model_settings, rule, title
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,42 @@ def test_bad_settings_are_named(arguments: dict, message: str) -> None:
         model_settings(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "bert4rec", "readout": "mars"}, "no readout but \"last\"; found 'mars'"),
+        ({"model": "bert4rec", "options": {"objective": {"name": "next item"}}}, "belong together"),
+        ({"model": "sasrec", "published": True}, "sasrec: has no other variant"),
+        ({"model": "tisasrec", "encoder": "gru", "published": True}, "published means the encoder of tisasrec"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_before_training(arguments: dict, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        model_settings(**arguments)
+
+
+def test_swapped_encoders_bring_what_they_need() -> None:
+    assert model_settings("sasrec", encoder="bert").objective.name == "masked items"
+    assert model_settings("bert4rec", encoder="transformer").objective.name == "next item"
+    assert model_settings("narm", readout="last").encoder.project
+    assert model_settings("sasrec", encoder="gru").encoder.dropout == model_settings("gru4rec").encoder.dropout == 0.3
+
+
+def test_titles_tell_models_apart() -> None:
+    names = [title(model_settings(name)) for name in RECIPES]
+    assert names == list(RECIPES)
+    assert title(model_settings("sigma", published=True)) == "sigma, published"
+    assert title(model_settings("fearec", encoder="transformer")) == "transformer + last + next item + contrast"
+    assert title(model_settings("core", readout="mars")) == "transformer + mars + cosine"
+
+
 def test_attention_heads_must_divide_the_width() -> None:
     with pytest.raises(SettingsError, match=r"multiple of encoder\.attention_heads"):
         model_settings("sasrec", options={"dim": 9}).build(5)
+
+
+def test_every_recipe_has_its_parameter_count_above() -> None:
+    (mark,) = (
+        m for m in test_parameter_counts_are_the_papers_where_it_gives_them.pytestmark if m.name == "parametrize"
+    )
+    assert {case[0] for case in mark.args[1]} == set(RECIPES)

@@ -7,8 +7,9 @@ here.
 from collections.abc import Mapping
 from functools import reduce
 from operator import getitem
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
+import torch
 from pydantic import Field, ValidationError, model_validator
 
 from marsrec.data.times import PER_SECOND, TimeUnit
@@ -77,11 +78,14 @@ class ModelSettings(Settings):
     """Standard deviation of the item embedding before training."""
     item_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the embedded items, the same for encoder and readout."""
+    initialisation: Literal["parts", "uniform"] = "parts"
+    """"parts" start as each is described. "uniform" then overwrites all parameters, layer norms too, by numbers within
+    ± 1 / sqrt(dim), as CORE's published code does."""
 
     def build(self, n_items: int, unit: TimeUnit = "s") -> SequenceModel:
         """Make the model, with random weights from torch's global generator."""
         encoder = self.encoder.build(self.dim, self.length)
-        return SequenceModel(
+        model = SequenceModel(
             n_items,
             self.dim,
             encoder,
@@ -90,11 +94,26 @@ class ModelSettings(Settings):
             item_std=self.item_std,
             item_dropout=self.item_dropout,
         )
+        if self.initialisation == "uniform":
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.uniform_(-(self.dim**-0.5), self.dim**-0.5)
+                model.items.weight[0] = 0
+        return model
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        if (self.encoder.name == "bert") != (self.objective.name == "masked items"):
-            raise SettingsError('encoder "bert" and objective "masked items" belong together: choose both or neither.')
+        masked = self.objective.name == "masked items"
+        if (self.encoder.name == "bert") != masked:
+            raise SettingsError(
+                'encoder "bert" and objective "masked items" belong together: choose both or neither '
+                '(--set "objective.name=masked items").'
+            )
+        if masked and self.readout.name != "last":
+            raise SettingsError(
+                f'objective "masked items" trains the states of masked slots and no readout but "last"; '
+                f"found {self.readout.name!r}. MARS goes on top of causal encoders."
+            )
         return self
 
 
@@ -120,7 +139,7 @@ RECIPES: dict[str, Recipe] = {
         encoder=BertSettings(dropout=0.2),
         scorer=BiasedSettings(),
         objective=MaskedItemsSettings(),
-        published={"encoder.published": True},
+        published={"encoder.published": True, "objective.published": True},
     ),
     "sasrec": Recipe(),
     "tisasrec": Recipe(
@@ -131,7 +150,13 @@ RECIPES: dict[str, Recipe] = {
         objective=ContrastSettings(),
         published={"encoder.published": True, "objective": NextItemSettings().model_dump()},
     ),
-    "core": Recipe(readout=CoreSettings(), scorer=CosineSettings(), item_std=0.072, item_dropout=0.2),
+    "core": Recipe(
+        readout=CoreSettings(),
+        scorer=CosineSettings(),
+        item_std=0.072,  # with cosines it decides how fast items turn: as wide as uniform within ± 1 / sqrt(64)
+        item_dropout=0.2,
+        published={"initialisation": "uniform"},
+    ),
     "mamba4rec": Recipe(encoder=MambaSettings(layers=1), published={"encoder.initialisation": "published"}),
     "echomamba4rec": Recipe(
         encoder=EchoSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}
@@ -213,17 +238,22 @@ def model_settings(
         "length": 200 if dense else 50,
     }
     if published and not recipe.published:
-        raise SettingsError(f"{name}: nothing to change, ours does what the published code does.")
+        raise SettingsError(f"{name}: has no other variant under published; docs/models.md says where it differs.")
+    if published and encoder is not None:
+        raise SettingsError(f"published means the encoder of {name}, not {encoder!r}: give one of them.")
     if encoder is not None:
         values["encoder"] = ENCODERS[_known(encoder, ENCODERS, "encoder")]().model_dump()
     if readout is not None:
         values["readout"] = READOUTS[_known(readout, READOUTS, "readout")]().model_dump()
-    if encoder is not None or not has_own_dropout(name):
+    if encoder is not None and (encoder == "bert") != (values["objective"]["name"] == "masked items"):
+        chosen = MaskedItemsSettings() if encoder == "bert" else NextItemSettings()
+        values["objective"] = chosen.model_dump()
+    if not has_own_dropout(name, encoder):
         values["encoder"]["dropout"] = 0.2 if dense else 0.5
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
-        if values["encoder"]["name"] == "gru":
-            values["encoder"]["project"] = True  # states as wide as the item embedding
+    if values["encoder"]["name"] == "gru":  # states as wide as the item embedding, where these become users
+        values["encoder"]["project"] = values["readout"]["name"] != "narm"
     for path, value in {**(recipe.published if published else {}), **(options or {})}.items():
         *parents, leaf = path.split(".")
         place: Any = values
@@ -238,8 +268,10 @@ def model_settings(
         raise SettingsError(f"model settings: {explain_validation(error)}") from None
 
 
-def has_own_dropout(name: str) -> bool:
+def has_own_dropout(name: str, encoder: str | None = None) -> bool:
     """Whether a recipe names its encoder's dropout; the others take what the density of the data suggests."""
+    if encoder is not None:
+        return encoder == "gru"
     return name in RECIPES and "dropout" in RECIPES[name].encoder.model_fields_set
 
 
@@ -250,16 +282,27 @@ def title(settings: ModelSettings) -> str:
     --------
     >>> title(model_settings("mars-t", options={"readout.clock": "request"}))
     'mars-t, request clock'
+    >>> title(model_settings("mars-m", readout="last"))
+    'mamba4rec, 2 layers'
+    >>> title(model_settings("fearec", encoder="gru", readout="mars"))
+    'gru + mars + next item + contrast'
     """
-    parts = (settings.encoder.name, settings.readout.name, settings.scorer.name)
-    names = {(r.encoder.name, r.readout.name, r.scorer.name): name for name, r in RECIPES.items()}
-    name = names.get(parts, f"{settings.encoder.name} + {settings.readout.name}")
+    parts = _parts(settings)
+    names = {_parts(recipe): name for name, recipe in RECIPES.items()}
+    usual = ("", "", "dot", "next item")
+    name = names.get(parts) or " + ".join(p for p, u in zip(parts, usual, strict=True) if p != u)
+    if name in RECIPES and settings.encoder.layers != RECIPES[name].encoder.layers:
+        name += f", {settings.encoder.layers} layers"
     if name in RECIPES and (published := RECIPES[name].published):
         values = settings.model_dump()
         if all(reduce(getitem, path.split("."), values) == value for path, value in published.items()):
             name += ", published"
     on_request = isinstance(settings.readout, MarsSettings) and settings.readout.clock == "request"
     return f"{name}, request clock" if on_request else name
+
+
+def _parts(model: ModelSettings | Recipe) -> tuple[str, str, str, str]:
+    return model.encoder.name, model.readout.name, model.scorer.name, model.objective.name
 
 
 def _known(name: str, table: Mapping[str, object], kind: str) -> str:

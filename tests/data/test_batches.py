@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from marsrec.data.batches import Batch, Batches, contexts, gather, prefixes, windows
+from marsrec.data.batches import Batch, Batches, contexts, gather, prefixes, same_target, windows
 from marsrec.data.histories import Histories
 from marsrec.data.log import Log
 from marsrec.data.splits import Split, leave_one_out
@@ -98,3 +98,36 @@ def test_rows_of_similar_length_share_a_batch(split: Split) -> None:
     flat = [n for batch in lengths for n in batch]
     assert flat == sorted(flat)
     assert len(lengths) > 1
+
+
+def test_twins_have_the_same_target_and_are_others_where_there_are_any() -> None:
+    items = ["a", "b", "c", "b", "d", "x", "c", "b", "e", "x", "y", "e", "f", "c", "x", "y"]
+    users = [0] * 6 + [1] * 5 + [2] * 5
+    frame = pl.DataFrame({"user": users, "item": items, "time": list(range(len(items)))})
+    split = leave_one_out(Histories.from_log(Log(frame, "s")))
+    rows = prefixes(split, 50)
+    goals = split.histories.items[rows[:, 2]]
+    counts = {goal: int((goals == goal).sum()) for goal in goals.tolist()}
+    assert sorted(counts.values()) == [1, 1, 2, 3]
+    met: dict[int, set[int]] = {}
+    for seed in range(40):
+        twins = same_target(split.histories, rows, np.random.default_rng(seed))
+        assert (split.histories.items[twins[:, 2]] == goals).all()
+        for own, other, goal in zip(rows[:, 2].tolist(), twins[:, 2].tolist(), goals.tolist(), strict=True):
+            assert (own == other) == (counts[goal] == 1)
+            met.setdefault(own, set()).add(other)
+    assert all(len(others) == max(1, counts[goal] - 1) for others, goal in zip(met.values(), goals, strict=True))
+
+
+def test_twins_come_along_with_their_rows_and_move_with_them(split: Split) -> None:
+    rows = prefixes(split, 5)
+    twins = rows[::-1].copy()
+    batches = Batches(split.histories, rows, budget=16, generator=np.random.default_rng(0), twins=twins)
+    batch = batches[0].to("cpu")
+    assert batch.twins is not None
+    expected = split.histories.items[twins[batches.batches[0]][:, 2]]
+    assert batch.twins.targets.gather(1, batch.twins.last[:, None])[:, 0].tolist() == expected.tolist()
+    part = batch[slice(2, 5)]
+    assert part.items.tolist() == batch.items[2:5].tolist()
+    assert part.twins is not None
+    assert part.twins.lengths.tolist() == batch.twins.lengths[2:5].tolist()

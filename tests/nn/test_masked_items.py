@@ -41,17 +41,24 @@ def test_slots_are_the_events_and_the_target_after_them() -> None:
 
 
 def test_shares_of_masked_slots() -> None:
-    """Alone with probability last_ratio; else each slot with mask_ratio, and the target where that draws none."""
+    """The target alone in a share last_ratio of batches; else each slot with mask_ratio, or the target for want of any.
+
+    A batch and not a row is drawn, so that the task of a recommendation has its share whatever the lengths are.
+    """
     torch.manual_seed(0)
-    rows, lengths = 200_000, torch.tensor([5, 3])
-    masked = MaskedItemsSettings(mask_ratio=0.3, last_ratio=0.4).draw(lengths.repeat(rows), 5).view(rows, 2, 5)
+    batches, lengths = 4000, torch.tensor([5, 3])
+    objective = MaskedItemsSettings(mask_ratio=0.3, last_ratio=0.4)
+    drawn = torch.stack([objective.draw(lengths.repeat(50), 5) for _ in range(batches)])  # (batches, rows, slots)
+    only_targets = (drawn.sum(dim=2) == 1).all(dim=1) & drawn[:, ::2, 4].all(dim=1)
+    assert abs(only_targets.double().mean().item() - 0.4) < 0.03
+    masked = drawn.view(-1, 2, 5)
     assert masked.any(dim=2).all()  # every row has something to learn
     assert not masked[:, 1, 3:].any()  # and never in its padding
     shares = masked.double().mean(dim=0)
     for row, length in enumerate(lengths.tolist()):
         nothing = 0.7**length
         expected = [0.6 * 0.3] * (length - 1) + [0.4 + 0.6 * (0.3 + nothing)]  # slot 0 as often as the others
-        torch.testing.assert_close(shares[row, :length], torch.tensor(expected).double(), rtol=0, atol=0.005)
+        torch.testing.assert_close(shares[row, :length], torch.tensor(expected).double(), rtol=0, atol=0.03)
         alone = (masked[:, row].sum(dim=1) == 1) & masked[:, row, length - 1]
         assert abs(alone.double().mean().item() - (0.4 + 0.6 * (nothing + 0.3 * 0.7 ** (length - 1)))) < 0.005
 

@@ -20,7 +20,7 @@ from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.models import model_settings
 from marsrec.training.fit import CHECKPOINT, CURVE, fit
-from marsrec.training.module import TrainingSettings
+from marsrec.training.module import TrainingSettings, training_batches
 
 SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
 QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256, tensorboard=False)
@@ -76,7 +76,7 @@ from tests.synthetic import cyclic_log, histories_of
 from marsrec.data.splits import leave_one_out
 from marsrec.models import model_settings
 from marsrec.training.fit import fit
-from marsrec.training.module import TrainingSettings
+from marsrec.training.module import TrainingSettings, training_batches
 import torch
 torch.set_num_threads(1)
 split = leave_one_out(histories_of(cyclic_log(users=200)))
@@ -166,3 +166,36 @@ def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> Non
     (tmp_path / CHECKPOINT).write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"not a readable checkpoint.*without --resume"):
         fit(split, settings, other, folder=tmp_path, resume=True, progress=False)
+
+
+def test_a_share_of_the_prefixes_is_drawn_anew_for_each_epoch() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    training = TrainingSettings(prefix_share=0.25, targets_per_batch=10_000)
+    everything = len(training_batches(split, 12, False, TrainingSettings(), 0).rows)
+    drawn = [training_batches(split, 12, False, training, epoch).rows for epoch in (0, 1, 1)]
+    assert [len(rows) for rows in drawn] == [round(everything / 4)] * 3
+    chosen = [{tuple(row) for row in rows} for rows in drawn]
+    assert chosen[0] != chosen[1]
+    assert chosen[1] == chosen[2]  # a resumed run draws the same
+    with pytest.raises(SettingsError, match="not causal"):
+        fit(split, model_settings("sasrec", options=SMALL), training, progress=False)
+
+
+def test_large_prefix_batches_are_encoded_in_parts_with_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    for name in ("sigma", "bert4rec", "fearec"):
+        settings = model_settings(name, options={"dim": 8, "length": 12, "encoder.dropout": 0.0})
+        twins = settings.objective.needs_twins
+        batch = training_batches(split, 12, False, TrainingSettings(), 0, twins=twins)[0]
+        gradients = []
+        for positions in (32_768, 100):
+            monkeypatch.setattr("marsrec.nn.model.POSITIONS", positions)
+            torch.manual_seed(0)
+            model = settings.build(20).double().train()
+            torch.manual_seed(1)
+            if name == "sigma":  # the only dropout left
+                model.encoder.blocks[0].gate_dropout.p = 0.0
+            torch.stack(list(settings.objective.losses(model, batch).values())).sum().backward()
+            gradients.append([parameter.grad for parameter in model.parameters()])
+        for whole, parts in zip(*gradients, strict=True):
+            torch.testing.assert_close(whole, parts, rtol=1e-9, atol=1e-9)

@@ -185,7 +185,7 @@ def _papers(paper: Any, model: str, encoder: str | None, readout: str | None) ->
     if paper is None:
         return {}
     options = {"length": paper.length}
-    if encoder is not None or not has_own_dropout(model):
+    if not has_own_dropout(model, encoder):
         options["encoder.dropout"] = paper.dropout
     if model_settings(model, readout=readout).readout.name == "mars":
         options["readout.heads"] = paper.heads

@@ -49,6 +49,11 @@ class Batch:
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Batch(**{name: part.to(device) for name, part in parts.items() if part is not None})
 
+    def __getitem__(self, rows: slice | Tensor) -> "Batch":
+        """Some of the rows."""
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Batch(**{name: part[rows] for name, part in parts.items() if part is not None})
+
     @property
     def last(self) -> Tensor:
         """(B,) index of each row's latest event."""

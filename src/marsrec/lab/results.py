@@ -9,7 +9,6 @@ import polars as pl
 from pydantic import ValidationError
 
 from marsrec.data.splits import SplitSettings
-from marsrec.doctor import examine
 from marsrec.errors import DataError
 from marsrec.models import ModelSettings
 from marsrec.recommender import Recommender
@@ -45,8 +44,9 @@ class Result(Settings):
     minutes: float
     curve: list[dict[str, float]]
     """Losses, validation metrics and seconds of each epoch."""
-    versions: dict[str, str]
-    machine: dict[str, Any]
+    versions: dict[str, str] | None = None
+    """Of the software that trained it, where that was noted."""
+    machine: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -91,7 +91,6 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
                 f"{run}: {metric} was {value:.4f} after training and is {evaluation.metrics[metric]:.4f} now. "
                 "The folder or the software has changed; fit anew."
             )
-    here = examine()
     result = Result(
         data=named,
         fingerprint=recommender.histories.fingerprint,
@@ -101,8 +100,8 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         training=recommender.training,
         split=recommender.split_settings,
         **{key: measured[key] for key in ("valid", "test", "parameters", "best_epoch", "epochs", "minutes", "curve")},
-        versions=measured.get("versions", here["versions"]),
-        machine=measured.get("machine", here["machine"]),
+        versions=measured.get("versions"),
+        machine=measured.get("machine"),
     )
     path = results / f"{result.name}.json"
     ranks = pl.DataFrame({"rank": evaluation.ranks.astype("float32"), "length": evaluation.lengths.astype("int32")})

@@ -1,9 +1,11 @@
 """Item embedding, encoder, readout and scorer, put together."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, Memory
@@ -19,6 +21,23 @@ class Scorer(Protocol):
 
     def __call__(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
+
+
+POSITIONS = 32_768
+"""Positions that are encoded at once where a row is trained on one target, which makes for many of them."""
+
+
+def by_rows(encode: Callable[[Tensor, Any], Tensor], embedded: Tensor, given: Batch | Tensor) -> Tensor:
+    """`encode(embedded, given)`, some rows at a time, with what the backward pass needs computed again there.
+
+    A step on 2,048 rows of 200 events would hold many gigabytes otherwise. Small batches are encoded as they are.
+    """
+    rows, length = embedded.shape[:2]
+    chunk = max(1, POSITIONS // length)
+    if rows <= chunk or not torch.is_grad_enabled():
+        return encode(embedded, given)
+    parts = [slice(start, start + chunk) for start in range(0, rows, chunk)]
+    return torch.cat([checkpoint(encode, embedded[part], given[part], use_reentrant=False) for part in parts])
 
 
 class SequenceModel(nn.Module):
@@ -55,10 +74,16 @@ class SequenceModel(nn.Module):
 
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
-        embedded = self.item_dropout(self.items(batch.items))  # (B, L, d)
-        states = self.encoder(embedded, batch)
+        embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
+
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Embedded items (B, L, d) and states (B, L, width)."""
+        embedded = self.item_dropout(self.items(batch.items))
+        if self.causal or not self.training:
+            return embedded, self.encoder(embedded, batch)
+        return embedded, by_rows(self.encoder, embedded, batch)
 
     # Live: a memory of fixed size instead of the history.
 

@@ -152,6 +152,11 @@ def fit(
     quiet_lightning()
     L.seed_everything(training.seed, verbose=False)
     network = model.build(split.histories.n_items, split.histories.unit)
+    if network.causal and training.prefix_share < 1:
+        raise SettingsError(
+            "prefix_share belongs to models that are not causal and train on a row per target; this one trains on all "
+            "positions in one pass. Leave it out."
+        )
     module = TrainingModule(network, model, split, training)
     state = None
     if folder is not None:

@@ -44,10 +44,14 @@ class ContrastSettings(Objective):
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
-        states, embedded = encode(model, batch)
+        embedded, states = model.encode(batch)
         output = model.readout(states, embedded, batch, model.causal)
+        cross_entropy = (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0])
+        losses = {"cross_entropy": cross_entropy, **output.losses}
+        if not self.weight and not self.frequency_weight:
+            return losses
         users = model.readout(states, embedded, batch, False).users if model.causal else output.users
-        others, other_embedded = encode(model, batch)
+        other_embedded, others = model.encode(batch)
         views = users, model.readout(others, other_embedded, batch, False).users
         if batch.twins is not None:
             views = views[1], twin_users(model, batch.twins)
@@ -56,12 +60,9 @@ class ContrastSettings(Objective):
             distance = spectral_distance(states - others, batch.lengths)
         else:
             distance = torch.fft.rfft(views[0] - views[1], norm="ortho").abs().mean()
-        return {
-            "cross_entropy": (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0]),
-            "contrast": self.weight * self._contrast(*views, goals),
-            "frequency": self.frequency_weight * distance,
-            **output.losses,
-        }
+        losses["contrast"] = self.weight * self._contrast(*views, goals)
+        losses["frequency"] = self.frequency_weight * distance
+        return losses
 
     def _contrast(self, one: Tensor, other: Tensor, goals: Tensor | None) -> Tensor:
         """InfoNCE, both ways: each view (B, d) among all 2B, of which it may not choose itself."""
@@ -75,12 +76,6 @@ class ContrastSettings(Objective):
             goals = goals.repeat(2)
             left_out |= (goals[:, None] == goals) & (partner[:, None] != place)
         return F.cross_entropy((views @ views.T / self.temperature).masked_fill(left_out, -torch.inf), partner)
-
-
-def encode(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
-    """States and embedded items (B, L, d)."""
-    embedded = model.item_dropout(model.items(batch.items))
-    return model.encoder(embedded, batch), embedded
 
 
 def twin_users(model: SequenceModel, twins: Batch) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.bert import Bert
-from marsrec.nn.model import SequenceModel
+from marsrec.nn.model import SequenceModel, by_rows
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
 from marsrec.nn.readouts.last import Last
 
@@ -23,9 +23,13 @@ class MaskedItemsSettings(Objective):
 
     name: Literal["masked items"] = "masked items"
     mask_ratio: float = Field(0.2, ge=0, le=1)
-    """Probability that a slot is masked, in rows where any slot may be."""
+    """Probability that a slot is masked, in batches where any slot may be."""
     last_ratio: float = Field(0.5, ge=0, le=1)
-    """Share of rows in which only the target is masked, which is the task of a recommendation."""
+    """Share of batches in which only the targets are masked, which is the task of a recommendation. Of batches and not
+    of rows: else the many masks of long histories would outweigh it."""
+    published: bool = False
+    """Draw masks as the published code does: among a row's events without its target, no more than `mask_ratio` times
+    the padded length, the latest ones, and never the oldest event."""
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """Losses of a batch of prefixes, with one target at the end of each row."""
@@ -36,19 +40,21 @@ class MaskedItemsSettings(Objective):
                 f'readout "last"; found {type(encoder).__name__} and {type(model.readout).__name__}. '
                 'Other models take objective "next item".'
             )
-        lengths = batch.lengths + 1
-        items = slots(batch)  # (B, S)
-        masked = self.draw(lengths, items.shape[1])
+        lengths, items = (batch.lengths, batch.items) if self.published else (batch.lengths + 1, slots(batch))
+        masked = self.draw(lengths, items.shape[1])  # (B, S)
+        if self.published:
+            masked[:, 0] = False
+            from_the_end = masked.flip(1).cumsum(1).flip(1)
+            masked &= from_the_end <= int(self.mask_ratio * encoder.positions.num_embeddings)
         embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
-        states = encoder.slots(encoder.masked(embedded, masked), lengths)
+        states = by_rows(encoder.slots, encoder.masked(embedded, masked), lengths)
         return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
 
     def draw(self, lengths: Tensor, width: int) -> Tensor:
         """(B,) numbers of slots, the last of which is the target's -> (B, S) whether a slot is masked."""
         slot = torch.arange(width, device=lengths.device)
         masked = (torch.rand(len(lengths), width, device=lengths.device) < self.mask_ratio) & (slot < lengths[:, None])
-        last_only = torch.rand(len(lengths), device=lengths.device) < self.last_ratio
-        last_only |= ~masked.any(dim=1)
+        last_only = (torch.rand((), device=lengths.device) < self.last_ratio) | ~masked.any(dim=1)
         return torch.where(last_only[:, None], slot == lengths[:, None] - 1, masked)
 
 

@@ -56,6 +56,14 @@ def same_width(readout: str, dim: int, width: int) -> None:
         )
 
 
+def first_target(batch: Batch) -> int:
+    """The first position at which some row has a target.
+
+    Rows of long histories have targets only in their latter part, and are read out only there.
+    """
+    return int((batch.targets > 0).any(dim=0).int().argmax())
+
+
 def at_last(states: Tensor, batch: Batch) -> Tensor:
     """(B, L, d) -> (B, d), what stands at each row's latest event."""
     return states.gather(1, batch.last[:, None, None].expand(-1, 1, states.shape[-1]))[:, 0]

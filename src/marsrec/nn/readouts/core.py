@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.readouts.base import Readout, ReadoutOutput
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
 from marsrec.settings import Settings
 
 
@@ -36,10 +36,9 @@ class Core(Readout):
         if not at_targets:
             weights = logits.masked_fill(~batch.inside[:, None], -torch.inf).softmax(-1)
             return ReadoutOutput((weights @ embedded)[:, 0])
-        # Rows of long histories have targets only in their latter part, and are read out only there.
         trained = batch.targets > 0  # (B, L)
         L = trained.shape[1]
-        first = int(trained.any(dim=0).int().argmax())
+        first = first_target(batch)
         later = torch.ones(L - first, L, dtype=torch.bool, device=logits.device).triu(first + 1)
         weights = logits.masked_fill(later, -torch.inf).softmax(-1)  # (B, Q, L)
         users = weights @ embedded  # (B, Q, d)

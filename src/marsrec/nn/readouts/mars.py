@@ -13,7 +13,7 @@ from marsrec.nn.encoders.base import Memory, init_normal
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, same_width
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, first_target, same_width
 from marsrec.settings import Settings
 
 Clock = Literal["last-event", "request"]
@@ -84,8 +84,7 @@ class Mars(Readout):
             reading = self.read(states, embedded, batch)
             users, gate, weights = reading.users[:, 0], reading.gate[:, 0], reading.weights
         else:
-            # Rows of long histories have targets only in their latter part, and are read out only there.
-            first = int(trained.any(dim=0).int().argmax())
+            first = first_target(batch)
             now = batch.target_times if self.settings.clock == "request" else batch.times
             reading = self.operator.read(
                 states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first

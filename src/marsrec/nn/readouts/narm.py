@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.nn.kernels.additive_attention import additive_attention
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, first_target
 from marsrec.settings import Settings
 
 
@@ -55,8 +55,7 @@ class Narm(Readout):
 
     def _at_targets(self, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(B, L, W) -> (N, W) each. Padding stands after all targets of a row, where no attention goes."""
-        # Rows of long histories have targets only in their latter part, and are read out only there.
-        first = int((batch.targets > 0).any(dim=0).int().argmax())
+        first = first_target(batch)
         trained = batch.targets[:, first:] > 0
         latest = states[:, first:]
         scores = additive_attention(self.key(states), self.query(latest), self.score.weight[0])  # (B, L - first, L)
