@@ -13,6 +13,7 @@ from marsrec.session import HEADER, FoldedEvents, LatestEvents
 
 QUICK = TrainingSettings(epochs=1, targets_per_batch=256)
 KINDS = {
+    "gru4rec": ("gru4rec", {}),
     "mamba4rec": ("mamba4rec", {}),
     "mars-m": ("mars-m", {}),
     "mars-m, request clock": ("mars-m", {"readout.clock": "request"}),

@@ -126,7 +126,7 @@ class Recipe(Settings):
     objective: ObjectiveSettings = NextItemSettings()
     item_std: float = 0.02
     item_dropout: float = 0.0
-    time: str = "order"
+    time: str = "order of events"
     """What the model sees of time."""
     published: dict[str, Any] = Field(default_factory=dict)
     """Options that reproduce what the published code does where ours follows the paper instead."""

@@ -1,7 +1,7 @@
 """Live sessions: a user's history as a memory of fixed size that takes in events as they happen.
 
-With a recurrent encoder (Mamba) and a readout that streams, a new event and a request cost the same after ten events
-and after a hundred thousand. For other models the memory is the latest events, and a request computes from them.
+With a recurrent encoder (Mamba, GRU) and a readout that streams, a new event and a request cost the same after ten
+events and after a hundred thousand. For other models the memory is the latest events, and a request computes from them.
 """
 
 from __future__ import annotations
