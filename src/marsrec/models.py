@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 import torch
 from pydantic import Field, ValidationError, model_validator
 
+from marsrec.data.catalog import PaperSettings
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.bert import BertSettings
@@ -266,6 +267,20 @@ def model_settings(
         return ModelSettings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"model settings: {explain_validation(error)}") from None
+
+
+def paper_options(
+    paper: PaperSettings | None, model: str, encoder: str | None = None, readout: str | None = None
+) -> dict[str, Any]:
+    """What the paper sets on a public data set, as far as the model has it."""
+    if paper is None:
+        return {}
+    options: dict[str, Any] = {"length": paper.length}
+    if not has_own_dropout(model, encoder):
+        options["encoder.dropout"] = paper.dropout
+    if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
+        options["readout.heads"] = paper.heads
+    return options
 
 
 def has_own_dropout(name: str, encoder: str | None = None) -> bool:

@@ -50,7 +50,7 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
     score, last = explained.score, explained.last_state
     note(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
     if explained.terms.is_empty():
-        note("This model reads out its last state only, so there is nothing more to split.")
+        note("The score of this model does not split over past events and time scales; that of MARS does.")
         return
     heads = explained.by_head()
     table(

@@ -105,7 +105,7 @@ def fit(
     import torch.distributed
 
     from marsrec.data.splits import SplitSettings
-    from marsrec.models import title
+    from marsrec.models import paper_options, title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.module import TrainingSettings
@@ -138,7 +138,7 @@ def fit(
         model,
         encoder=encoder,
         readout=readout,
-        options={**_papers(source.paper, model, encoder, readout), **options},
+        options={**paper_options(source.paper, model, encoder, readout), **options},
         published=published,
         training=training,
     )
@@ -176,20 +176,6 @@ def fit(
     show.note(f"  marsrec recommend {folder} --user {example}")
     show.note(f"  marsrec explain {folder} --user {example}")
     show.note(f"  marsrec evaluate {folder} --mask-seen")
-
-
-def _papers(paper: Any, model: str, encoder: str | None, readout: str | None) -> dict[str, Any]:
-    """The paper's settings for a public data set, as far as the model has them."""
-    from marsrec.models import has_own_dropout, model_settings
-
-    if paper is None:
-        return {}
-    options = {"length": paper.length}
-    if not has_own_dropout(model, encoder):
-        options["encoder.dropout"] = paper.dropout
-    if model_settings(model, readout=readout).readout.name == "mars":
-        options["readout.heads"] = paper.heads
-    return options
 
 
 def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:

@@ -1,52 +1,118 @@
 """Commands of the lab."""
 
+import fnmatch
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from marsrec import show
 from marsrec.cli.options import Json
+from marsrec.errors import SettingsError
 
-lab = typer.Typer(help="Turn trained models into results.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from marsrec.lab.experiment import Run
+    from marsrec.lab.runner import Place
 
+lab = typer.Typer(help="Run experiments, and keep their results.", no_args_is_help=True)
+
+Experiment = Annotated[Path, typer.Argument(help="A TOML file of runs, such as experiments/main.toml.")]
 Results = Annotated[Path, typer.Option(help="Folder of the results.")]
+Runs = Annotated[Path, typer.Option(help="Folder of trained models and unfinished trainings.")]
+Only = Annotated[str | None, typer.Option(help="Runs whose title has this in it, such as beauty or mars-t*seed 0.")]
+
+METRICS = ("HR@10", "NDCG@10", "MRR@10")
+
+
+@lab.command()
+def run(
+    experiment: Experiment,
+    only: Only = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Stop then; the next call goes on.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with a share of the cores.")] = 1,
+    results: Results = Path("results"),
+    runs: Runs = Path("runs"),
+) -> None:
+    """Do what is missing of an experiment. It may be killed and called again at any time."""
+    from marsrec.lab.runner import run_all
+
+    chosen = _chosen(experiment, only, runs, results)
+    done = sum(place.progress() == "done" for _, place in chosen)
+    show.note(f"{len(chosen)} runs, {done} of them done.")
+    if not run_all(chosen, max_minutes=max_minutes, workers=workers):
+        show.note("\nOut of time. The same command goes on.")
+
+
+@lab.command()
+def status(
+    experiment: Annotated[Path | None, typer.Argument(help="A TOML file of runs; all results if not given.")] = None,
+    only: Only = None,
+    results: Results = Path("results"),
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Show what is done, begun and missing of an experiment, and how long the rest may take; or list all results."""
+    from marsrec.lab.results import read_results
+
+    found = read_results(results)
+    rows: list[dict[str, Any]] = []
+    left, unknown = 0.0, 0
+    if experiment is None:
+        for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed)):
+            rows.append({"run": f"{result.data}/{result.model}/seed {result.training.seed}", **_measured(result)})
+    else:
+        from marsrec.lab.runner import expected_minutes
+
+        by_name = {result.name: result for result in found}
+        for run, place in _chosen(experiment, only, runs, results):
+            state = place.progress()
+            row: dict[str, Any] = {"run": run.title, "state": state}
+            if state == "done":
+                row |= _measured(by_name[place.name])
+            else:
+                expected = expected_minutes(run, found)
+                row |= {**dict.fromkeys(METRICS, ""), "best epoch": "", "minutes": ""}
+                if state == "begun":
+                    row["best epoch"] = f"so far {place.epochs()}"
+                left, unknown = left + (expected or 0.0), unknown + (expected is None)
+            rows.append(row)
+    if as_json:
+        show.as_json(rows)
+    elif rows:
+        show.table("Runs (test × 100, all items ranked)", list(rows[0]), [list(row.values()) for row in rows])
+        if left or unknown:
+            doubt = f", and {unknown} of which nothing similar was run" if unknown else ""
+            show.note(f"The rest may take {left / 60:.1f} hours, by runs of the same data and model{doubt}.")
+    else:
+        show.note(f"{results}: no results yet. `marsrec lab run EXPERIMENT` and `marsrec lab record RUN` write them.")
 
 
 @lab.command()
 def record(
-    runs: Annotated[list[Path], typer.Argument(help="Folders that `marsrec fit` wrote.")],
+    saved: Annotated[list[Path], typer.Argument(help="Folders that `marsrec fit` wrote.")],
     results: Results = Path("results"),
     data: Annotated[str | None, typer.Option(help="Name of the data, where a folder does not tell it.")] = None,
 ) -> None:
-    """Write one JSON per run, after repeating its test."""
+    """Write one JSON per saved model, after repeating its test."""
     from marsrec.lab import results as lab_results
 
-    for run in runs:
-        show.note(f"{run} -> {lab_results.record(run, results, data)}")
+    for folder in saved:
+        show.note(f"{folder} -> {lab_results.record(folder, results, data)}")
 
 
-@lab.command()
-def status(results: Results = Path("results"), as_json: Json = False) -> None:
-    """List the results."""
-    from marsrec.lab.results import read_results
+def _chosen(experiment: Path, only: str | None, runs: Path, results: Path) -> "list[tuple[Run, Place]]":
+    from marsrec.lab.experiment import read_experiment
+    from marsrec.lab.runner import place_of
 
-    found = read_results(results)
-    columns = ("HR@10", "NDCG@10", "MRR@10")
-    rows = [
-        {
-            "data": result.data,
-            "model": result.model,
-            "seed": result.training.seed,
-            **{name: round(100 * result.test[name], 2) for name in columns},
-            "best epoch": f"{result.best_epoch}/{result.epochs}",
-            "minutes": round(result.minutes, 1),
-        }
-        for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed))
-    ]
-    if as_json:
-        show.as_json(rows)
-    elif rows:
-        show.table("Results (test × 100, all items ranked)", list(rows[0]), [list(row.values()) for row in rows])
-    else:
-        show.note(f"{results}: no results yet. `marsrec lab record RUN` writes them.")
+    listed = [run for run in read_experiment(experiment) if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
+    if not listed:
+        raise SettingsError(f"{experiment}: no run with {only!r} in its title.")
+    return [(run, place_of(run, runs, results)) for run in listed]
+
+
+def _measured(result: Any) -> dict[str, Any]:
+    return {
+        **{name: round(100 * result.test[name], 2) for name in METRICS},
+        "best epoch": f"{result.best_epoch} of {result.epochs}",
+        "minutes": round(result.minutes, 1),
+    }

@@ -51,11 +51,17 @@ class Result(Settings):
     @property
     def name(self) -> str:
         """Name of its files: data, model, seed, and a digest of all that decides the result."""
-        decisive = self.model_dump_json(include={"fingerprint", "settings", "split"})
-        how = self.training.model_dump_json(exclude={"max_minutes", "tensorboard", "accelerator", "devices"})
-        digest = hashlib.sha256((decisive + how).encode()).hexdigest()[:8]
-        model = self.model.replace(",", "").replace(" ", "-")
-        return f"{self.data}-{model}-seed{self.training.seed}-{digest}"
+        return result_name(self.data, self.model, self.fingerprint, self.settings, self.training, self.split)
+
+
+def result_name(
+    data: str, model: str, fingerprint: str, settings: ModelSettings, training: TrainingSettings, split: SplitSettings
+) -> str:
+    """Name of a result's files: data, model, seed, and a digest of all that decides it."""
+    how = training.model_dump_json(exclude={"max_minutes", "tensorboard", "accelerator", "devices", "strategy"})
+    decisive = "".join((fingerprint, settings.model_dump_json(), how, split.model_dump_json()))
+    digest = hashlib.sha256(decisive.encode()).hexdigest()[:8]
+    return f"{data}-{model.replace(',', '').replace(' ', '-')}-seed{training.seed}-{digest}"
 
 
 def record(run: Path, results: Path, data: str | None = None) -> Path:

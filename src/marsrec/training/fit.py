@@ -94,7 +94,7 @@ class Keeper(Checkpoint):
         """Stop in the middle of an epoch when time is up; the trainer still validates."""
         if self.max_minutes is None:
             return
-        time_is_up = self.seconds > 60 * self.max_minutes
+        time_is_up = time.monotonic() - self.began > 60 * self.max_minutes
         if trainer.strategy.reduce_boolean_decision(time_is_up, all=False):  # all devices stop at the same step
             trainer.should_stop = self.cut_short = True
 

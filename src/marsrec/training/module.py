@@ -47,7 +47,7 @@ class TrainingSettings(Settings):
     seed: int = Field(0, ge=0)
     """Initial weights, dropout, and the order of batches follow from it."""
     max_minutes: float | None = Field(None, gt=0)
-    """Stop after this time and keep the best weights so far."""
+    """Stop after this time and keep the best weights so far; a resumed training has as long again."""
     accelerator: str = "auto"
     """Where to train, in Lightning's words: "cpu", "gpu", "auto"."""
     devices: int | str = "auto"

@@ -1,0 +1,162 @@
+"""Running experiments: what is missing is trained, what was begun goes on, and what is finished stays."""
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean
+from typing import Literal
+
+import polars as pl
+import torch
+
+from marsrec import show
+from marsrec.data.source import Source, open_data
+from marsrec.data.splits import SplitSettings
+from marsrec.errors import SettingsError
+from marsrec.lab.experiment import Run
+from marsrec.lab.results import Result, record, result_name
+from marsrec.models import paper_options, title
+from marsrec.recommender import Recommender
+from marsrec.training.fit import CHECKPOINT, CURVE
+
+State = Literal["done", "begun", "missing"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run's training state, its saved model and its result are."""
+
+    name: str
+    runs: Path
+    results: Path
+
+    @property
+    def model(self) -> Path:
+        """The saved recommender."""
+        return self.runs / self.name
+
+    @property
+    def state(self) -> Path:
+        """The unfinished training."""
+        return self.runs / f"{self.name}.training"
+
+    @property
+    def result(self) -> Path:
+        """The result."""
+        return self.results / f"{self.name}.json"
+
+    def progress(self) -> State:
+        """How far the run has come."""
+        if self.result.exists():
+            return "done"
+        return "begun" if (self.state / CHECKPOINT).exists() else "missing"
+
+    def epochs(self) -> int:
+        """Number of epochs of a run that was begun."""
+        curve = self.state / CURVE
+        return pl.read_csv(curve).height if curve.exists() else 0
+
+
+@cache
+def source_of(data: str) -> Source:
+    """The data of a run; the runs of an experiment share it."""
+    return open_data(data)
+
+
+def recommender_of(run: Run) -> Recommender:
+    """The recommender that a run trains."""
+    paper = paper_options(source_of(run.data).paper, run.model, run.encoder, run.readout)
+    return Recommender(
+        run.model,
+        encoder=run.encoder,
+        readout=run.readout,
+        options={**paper, **run.options},
+        published=run.published,
+        training=run.training,
+    )
+
+
+def place_of(run: Run, runs: Path, results: Path) -> Place:
+    """Where a run belongs, by all that decides its result."""
+    source, split = source_of(run.data), SplitSettings()
+    settings = recommender_of(run).planned_settings(split.apply(source.histories).average_length)
+    name = result_name(source.name, title(settings), source.histories.fingerprint, settings, run.training, split)
+    return Place(name, runs, results)
+
+
+def perform(run: Run, place: Place, max_minutes: float | None = None, progress: bool = False) -> bool:
+    """Train to the end, save, and write the result; False if the time did not suffice, and the next call goes on."""
+    if not place.model.exists():
+        recommender = recommender_of(run)
+        recommender.training = run.training.model_copy(update={"max_minutes": max_minutes})
+        recommender.fit(source_of(run.data).histories, folder=place.state, resume=True, progress=progress)
+        if not recommender.metrics["complete"]:
+            return False
+        recommender.training = run.training
+        recommender.metrics["data"]["name"] = source_of(run.data).name
+        recommender.save(place.model)
+    written = record(place.model, place.results)
+    if written != place.result:
+        raise SettingsError(f"{place.model}: is not of {run.title}. Delete it and run again.")
+    (place.state / CHECKPOINT).unlink(missing_ok=True)
+    return True
+
+
+def run_all(chosen: list[tuple[Run, Place]], *, max_minutes: float | None = None, workers: int = 1) -> bool:
+    """Do what is missing; True if all of it was done.
+
+    Parameters
+    ----------
+    chosen : list of (Run, Place)
+        What to do, in this order.
+    max_minutes : float, optional
+        Stop then. What was begun goes on next time.
+    workers : int
+        Runs at a time, each in a process of its own with a share of the cores.
+    """
+    missing = [(run, place) for run, place in chosen if place.progress() != "done"]
+    deadline = None if max_minutes is None else time.time() + 60 * max_minutes
+    if not missing:
+        return True
+    if workers == 1:
+        return all(_one(index, len(missing), run, place, deadline) for index, (run, place) in enumerate(missing))
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    done = []
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_threads, initargs=(threads,)
+    ) as pool:
+        waiting = {pool.submit(_in_time, run, place, deadline): run for run, place in missing}
+        for index, future in enumerate(as_completed(waiting)):
+            done.append(future.result())
+            show.note(f"[{index + 1}/{len(missing)}] {waiting[future].title}: {'done' if done[-1] else 'out of time'}")
+    return all(done)
+
+
+def _one(index: int, count: int, run: Run, place: Place, deadline: float | None) -> bool:
+    show.note(f"\n[{index + 1}/{count}] {run.title}")
+    return _in_time(run, place, deadline, progress=True)
+
+
+def _in_time(run: Run, place: Place, deadline: float | None, progress: bool = False) -> bool:
+    left = _left(deadline)
+    return (left is None or left > 0) and perform(run, place, left, progress)
+
+
+def _left(deadline: float | None) -> float | None:
+    """Minutes until then."""
+    return None if deadline is None else (deadline - time.time()) / 60
+
+
+def _threads(count: int) -> None:
+    torch.set_num_threads(count)
+
+
+def expected_minutes(run: Run, found: list[Result]) -> float | None:
+    """How long a run may take: as others of the same data and model, else of the same data; None if there are none."""
+    alike = [result.minutes for result in found if result.data == run.data and result.model.split(",")[0] == run.model]
+    alike = alike or [result.minutes for result in found if result.data == run.data]
+    return mean(alike) if alike else None
