@@ -88,6 +88,35 @@ def status(
 
 
 @lab.command()
+def report(
+    results: Results = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("docs/results"),
+) -> None:
+    """Write the tables of the paper from the results, each figure beside the paper's."""
+    from marsrec.lab.results import read_results
+    from marsrec.lab.tables import main_comparison, markdown
+    from marsrec.storage import atomic_file
+
+    found = read_results(results)
+    if not found:
+        raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
+    parts = [
+        f"## {data}\n\n{markdown(main_comparison(found, data))}" for data in sorted({result.data for result in found})
+    ]
+    page = out / "main.md"
+    with atomic_file(page) as temporary:
+        temporary.write_text(_HEAD + "\n" + "\n".join(parts))
+    show.note(f"{page} written, from {len(found)} results.")
+
+
+_HEAD = """# Main comparison
+
+Written by `marsrec lab report` from the files in `results/`. Test × 100, all items ranked, history not masked, the
+paper's settings. "paper" is its table of the main results: HR@10 / NDCG@10 / MRR@10.
+"""
+
+
+@lab.command()
 def record(
     saved: Annotated[list[Path], typer.Argument(help="Folders that `marsrec fit` wrote.")],
     results: Results = Path("results"),
