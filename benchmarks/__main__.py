@@ -1,9 +1,12 @@
 """`python -m benchmarks [NAME …]`: run all benchmarks, or those named. Nothing else should run meanwhile."""
 
+import os
 import sys
 from importlib import import_module
 
-import torch
+os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler, which tells the memory, would announce every start
+
+import torch  # noqa: E402
 
 ALL = (
     "linear_cross_entropy",
