@@ -6,7 +6,7 @@ from importlib import import_module
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler, which tells the memory, would announce every start
 
-import torch  # noqa: E402
+import torch
 
 ALL = (
     "linear_cross_entropy",
