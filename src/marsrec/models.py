@@ -302,10 +302,10 @@ def title(settings: ModelSettings) -> str:
     >>> title(model_settings("fearec", encoder="gru", readout="mars"))
     'gru + mars + next item + contrast'
     """
-    parts = _parts(settings)
-    names = {_parts(recipe): name for name, recipe in RECIPES.items()}
+    chosen = parts(settings)
+    names = {parts(recipe): name for name, recipe in RECIPES.items()}
     usual = ("", "", "dot", "next item")
-    name = names.get(parts) or " + ".join(p for p, u in zip(parts, usual, strict=True) if p != u)
+    name = names.get(chosen) or " + ".join(p for p, u in zip(chosen, usual, strict=True) if p != u)
     if name in RECIPES and settings.encoder.layers != RECIPES[name].encoder.layers:
         name += f", {settings.encoder.layers} layers"
     if name in RECIPES and (published := RECIPES[name].published):
@@ -316,7 +316,8 @@ def title(settings: ModelSettings) -> str:
     return f"{name}, request clock" if on_request else name
 
 
-def _parts(model: ModelSettings | Recipe) -> tuple[str, str, str, str]:
+def parts(model: ModelSettings | Recipe) -> tuple[str, str, str, str]:
+    """Names of encoder, readout, scorer and objective."""
     return model.encoder.name, model.readout.name, model.scorer.name, model.objective.name
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
-from marsrec.models import ModelSettings
+from marsrec.models import ModelSettings, parts
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.storage import atomic_file
@@ -57,10 +57,19 @@ class Result(Settings):
 def result_name(
     data: str, model: str, fingerprint: str, settings: ModelSettings, training: TrainingSettings, split: SplitSettings
 ) -> str:
-    """Name of a result's files: data, model, seed, and a digest of all that decides it."""
-    how = training.model_dump_json(exclude={"max_minutes", "tensorboard", "accelerator", "devices", "strategy"})
-    decisive = "".join((fingerprint, settings.model_dump_json(), how, split.model_dump_json()))
-    digest = hashlib.sha256(decisive.encode()).hexdigest()[:8]
+    """Name of a result's files: data, model, seed, and a digest of all that decides it.
+
+    What has its default is left out, so that a setting that comes to exist later does not make all results others.
+    """
+    without = {"max_minutes", "tensorboard", "accelerator", "devices", "strategy"}
+    decisive = [
+        fingerprint,
+        *parts(settings),
+        settings.model_dump_json(exclude_defaults=True),
+        training.model_dump_json(exclude_defaults=True, exclude=without),
+        split.model_dump_json(exclude_defaults=True),
+    ]
+    digest = hashlib.sha256("\n".join(decisive).encode()).hexdigest()[:8]
     return f"{data}-{model.replace(',', '').replace(' ', '-')}-seed{training.seed}-{digest}"
 
 

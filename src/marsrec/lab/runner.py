@@ -51,7 +51,7 @@ class Place:
 
     def progress(self) -> State:
         """How far the run has come."""
-        if self.result.exists():
+        if self.result.exists() and Result.model_validate_json(self.result.read_bytes()).name == self.name:
             return "done"
         return "begun" if (self.state / CHECKPOINT).exists() else "missing"
 
