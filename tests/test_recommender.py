@@ -13,14 +13,13 @@ from tests.synthetic import cyclic_log
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.log import LogSettings
 from marsrec.errors import DataError, MarsrecError, SettingsError
-from marsrec.models import RECIPES
 
 LOG = cyclic_log(users=40, events=10, items=15)
 OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
 TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
 
 
-@pytest.fixture(scope="module", params=[*RECIPES, "mars-t on the request clock"])
+@pytest.fixture(scope="module", params=["sasrec", "mars-t", "mars-m", "sigma", "mars-t on the request clock"])
 def fitted(request: pytest.FixtureRequest) -> Recommender:
     name, _, clock = request.param.partition(" on the ")
     options = OPTIONS | ({"readout.clock": "request"} if clock else {})
