@@ -48,10 +48,10 @@ def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:
 def explanation(explained: "Explanation", item: Any, top: int) -> None:
     """Print an explanation: heads, then the past events that count most."""
     score, last = explained.score, explained.last_state
-    note(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
     if explained.terms.is_empty():
-        note("The score of this model does not split over past events and time scales; that of MARS does.")
+        note(f"Score of {item}: {score:.4f}. It does not split over past events and time scales; those of MARS do.")
         return
+    note(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
     heads = explained.by_head()
     table(
         "By time scale",

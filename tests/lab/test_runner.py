@@ -1,6 +1,7 @@
 """Experiments do what is missing, once, and go on after a kill."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,6 +89,30 @@ def test_a_killed_runner_goes_on_to_the_same_results(experiment: Path, tmp_path:
     (resumed,), (undisturbed,) = (read_results(tmp_path / f"results-{name}") for name in ("a", "b"))
     assert resumed.test == undisturbed.test
     assert len(resumed.curve) == len(undisturbed.curve) == 12
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps to look for processes")
+def test_workers_do_not_outlive_a_killed_runner(experiment: Path, tmp_path: Path) -> None:
+    experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 100000"))
+    command = [sys.executable, "-m", "marsrec", "lab", "run", str(experiment), "--only", "gru4rec", "--workers", "2"]
+    runner = subprocess.Popen([*command, *folders(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "runs-a").glob("*.training/curve.csv"))) < 2:  # both workers are at work
+        assert runner.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    while _members(runner.pid):
+        assert time.monotonic() < deadline, "workers go on"
+        time.sleep(0.1)
+
+
+def _members(session: int) -> list[int]:
+    """Processes of a session that are neither gone nor waiting to be collected."""
+    found = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in found.stdout.splitlines())
+    return [int(pid) for pid, sid, stat in rows if int(sid) == session and not stat.startswith("Z")]
 
 
 @pytest.mark.parametrize(

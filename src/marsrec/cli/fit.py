@@ -174,7 +174,8 @@ def fit(
     example = histories.user_ids.ids[0]
     show.note(f"Saved to {folder}. Next:")
     show.note(f"  marsrec recommend {folder} --user {example}")
-    show.note(f"  marsrec explain {folder} --user {example}")
+    if recommender.settings.readout.name == "mars":
+        show.note(f"  marsrec explain {folder} --user {example}")
     show.note(f"  marsrec evaluate {folder} --mask-seen")
 
 

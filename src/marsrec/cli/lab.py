@@ -39,7 +39,14 @@ def run(
     chosen = _chosen(experiment, only, runs, results)
     done = sum(place.progress() == "done" for _, place in chosen)
     show.note(f"{len(chosen)} runs, {done} of them done.")
-    if not run_all(chosen, max_minutes=max_minutes, workers=workers):
+    try:
+        finished = run_all(chosen, max_minutes=max_minutes, workers=workers)
+    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
+        show.note("\nStopped. The same command goes on.")
+        raise typer.Exit(130) from None
+    if finished:
+        show.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
+    else:
         show.note("\nOut of time. The same command goes on.")
 
 
@@ -73,16 +80,17 @@ def status(
                 expected = expected_minutes(run, found)
                 row |= {**dict.fromkeys(METRICS, ""), "best epoch": "", "minutes": ""}
                 if state == "begun":
-                    row["best epoch"] = f"so far {place.epochs()}"
+                    row["best epoch"] = f"{place.epochs()} epochs so far"
                 left, unknown = left + (expected or 0.0), unknown + (expected is None)
             rows.append(row)
     if as_json:
         show.as_json(rows)
     elif rows:
         show.table("Runs (test × 100, all items ranked)", list(rows[0]), [list(row.values()) for row in rows])
-        if left or unknown:
-            doubt = f", and {unknown} of which nothing similar was run" if unknown else ""
-            show.note(f"The rest may take {left / 60:.1f} hours, by runs of the same data and model{doubt}.")
+        if left:
+            show.note(f"The rest may take {left / 60:.1f} hours, by runs of the same data or model.")
+        if unknown:
+            show.note(f"How long {unknown} of them may take is not known: nothing similar was run.")
     else:
         show.note(f"{results}: no results yet. `marsrec lab run EXPERIMENT` and `marsrec lab record RUN` write them.")
 
@@ -93,16 +101,23 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("docs/results"),
 ) -> None:
     """Write the tables of the paper from the results, each figure beside the paper's."""
+    from marsrec.lab.paper import MAIN
     from marsrec.lab.results import read_results
-    from marsrec.lab.tables import main_comparison, markdown
+    from marsrec.lab.tables import everything, is_papers, main_comparison, markdown
     from marsrec.storage import atomic_file
 
     found = read_results(results)
     if not found:
         raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
-    parts = [
-        f"## {data}\n\n{markdown(main_comparison(found, data))}" for data in sorted({result.data for result in found})
-    ]
+    parts = []
+    for data in sorted({result.data for result in found}):
+        if data not in MAIN:
+            parts.append(f"## {data}\n\nNot in the paper.\n\n{markdown(everything(found, data))}")
+            continue
+        others = [result for result in found if result.data == data and not is_papers(result, result.model)]
+        parts.append(f"## {data}\n\n{markdown(main_comparison(found, data))}")
+        if others:
+            parts.append(f"With other settings than the paper's:\n\n{markdown(everything(others, data))}")
     page = out / "main.md"
     with atomic_file(page) as temporary:
         temporary.write_text(_HEAD + "\n" + "\n".join(parts))
@@ -141,7 +156,7 @@ def _chosen(experiment: Path, only: str | None, runs: Path, results: Path) -> "l
 
 def _measured(result: Any) -> dict[str, Any]:
     return {
-        **{name: round(100 * result.test[name], 2) for name in METRICS},
+        **{name: f"{100 * result.test[name]:.2f}" for name in METRICS},
         "best epoch": f"{result.best_epoch} of {result.epochs}",
         "minutes": round(result.minutes, 1),
     }

@@ -111,7 +111,7 @@ def recommend(
             show.note(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
-        elif user:
+        elif user and recommender.settings.readout.name == "mars":
             asked = "" if at is None else f" --at {at}"
             show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
 

@@ -1,6 +1,8 @@
 """Running experiments: what is missing is trained, what was begun goes on, and what is finished stays."""
 
 import os
+import signal
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -100,6 +102,9 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
         recommender.metrics["data"]["name"] = source_of(run.data).name
         recommender.save(place.model)
     written = record(place.model, place.results)
+    if progress:
+        test = Result.model_validate_json(written.read_bytes()).test
+        show.note(f"test HR@10 {100 * test['HR@10']:.2f}, NDCG@10 {100 * test['NDCG@10']:.2f} -> {written}")
     if written != place.result:
         raise SettingsError(f"{place.model}: is not of {run.title}. Delete it and run again.")
     (place.state / CHECKPOINT).unlink(missing_ok=True)
@@ -126,9 +131,8 @@ def run_all(chosen: list[tuple[Run, Place]], *, max_minutes: float | None = None
         return all(_one(index, len(missing), run, place, deadline) for index, (run, place) in enumerate(missing))
     threads = max(1, (os.cpu_count() or 1) // workers)
     done = []
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_threads, initargs=(threads,)
-    ) as pool:
+    start = (threads, os.getpid())
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_worker, initargs=start) as pool:
         waiting = {pool.submit(_in_time, run, place, deadline): run for run, place in missing}
         for index, future in enumerate(as_completed(waiting)):
             done.append(future.result())
@@ -151,8 +155,17 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else (deadline - time.time()) / 60
 
 
-def _threads(count: int) -> None:
-    torch.set_num_threads(count)
+def _worker(threads: int, parent: int) -> None:
+    """Take a share of the cores, and do not outlive the runner: it may be killed and called again."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner gets it too, and ends
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def expected_minutes(run: Run, found: list[Result]) -> float | None:

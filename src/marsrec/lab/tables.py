@@ -41,6 +41,23 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     return columns, rows
 
 
+def everything(found: Sequence[Result], data: str) -> Table:
+    """All results on one data set, whatever their settings."""
+    columns = ["model", *METRICS, "best epoch", "minutes", "seed"]
+    rows = [
+        [
+            result.model,
+            *(f"{100 * result.test[metric]:.2f}" for metric in METRICS),
+            f"{result.best_epoch} of {result.epochs}",
+            f"{result.minutes:.0f}",
+            str(result.training.seed),
+        ]
+        for result in found
+        if result.data == data
+    ]
+    return columns, rows
+
+
 def is_papers(result: Result, name: str) -> bool:
     """Whether a result is of a recipe at the paper's settings."""
     if result.model != name:
