@@ -1,10 +1,7 @@
 """`python -m benchmarks [NAME …]`: run all benchmarks, or those named. Nothing else should run meanwhile."""
 
-import os
 import sys
 from importlib import import_module
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler, which tells the memory, would announce every start
 
 import torch
 
