@@ -26,16 +26,8 @@ def examine() -> dict[str, dict[str, Any]]:
     """Everything one is asked for in a bug report."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
-        "versions": {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
-        "machine": {
-            "system": platform.platform(),
-            "cpus": os.cpu_count(),
-            "torch threads": torch.get_num_threads(),
-            "cpu capability": torch.backends.cpu.get_cpu_capability(),
-            "matrix products": "MKL" if torch._C.has_mkl else "OpenBLAS or native",
-            "numba threads": _numba_threads(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        },
+        "versions": versions(),
+        "machine": machine(),
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass",
             "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
@@ -47,6 +39,24 @@ def examine() -> dict[str, dict[str, Any]]:
             "MARSREC_DATA": os.environ.get("MARSREC_DATA", "not set"),
             **{name: str(locate(name) or "not here") for name in CATALOG},
         },
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of the software, its language and what it stands on."""
+    return {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}}
+
+
+def machine() -> dict[str, Any]:
+    """What decides how fast things are."""
+    return {
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "torch threads": torch.get_num_threads(),
+        "cpu capability": torch.backends.cpu.get_cpu_capability(),
+        "matrix products": "MKL" if torch._C.has_mkl else "OpenBLAS or native",
+        "numba threads": _numba_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
     }
 
 

@@ -20,7 +20,7 @@ from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.moments import instant
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit
-from marsrec.doctor import examine
+from marsrec.doctor import machine, versions
 from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
@@ -196,7 +196,8 @@ class Recommender:
             "parameters": fitted.model.parameter_count(),
             "data": split.histories.statistics(),
             "curve": fitted.curve,
-            **{part: examine()[part] for part in ("versions", "machine")},
+            "versions": versions(),
+            "machine": machine(),
         }
 
     def evaluate(

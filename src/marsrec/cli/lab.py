@@ -9,6 +9,7 @@ import typer
 from marsrec import show
 from marsrec.cli.options import Json
 from marsrec.errors import SettingsError
+from marsrec.lab.paper import MAIN, METRICS
 
 if TYPE_CHECKING:
     from marsrec.lab.experiment import Run
@@ -20,8 +21,6 @@ Experiment = Annotated[Path, typer.Argument(help="A TOML file of runs, such as e
 Results = Annotated[Path, typer.Option(help="Folder of the results.")]
 Runs = Annotated[Path, typer.Option(help="Folder of trained models and unfinished trainings.")]
 Only = Annotated[str | None, typer.Option(help="Runs whose title has this in it, such as beauty or mars-t*seed 0.")]
-
-METRICS = ("HR@10", "NDCG@10", "MRR@10")
 
 
 @lab.command()
@@ -101,7 +100,6 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("docs/results"),
 ) -> None:
     """Write the tables of the paper from the results, each figure beside the paper's."""
-    from marsrec.lab.paper import MAIN
     from marsrec.lab.results import read_results
     from marsrec.lab.tables import everything, is_papers, main_comparison, markdown
     from marsrec.storage import atomic_file

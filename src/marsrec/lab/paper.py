@@ -1,5 +1,8 @@
 """The paper's figures, as published: what results are shown beside. Test × 100, means of five seeds for MARS."""
 
+METRICS = ("HR@10", "NDCG@10", "MRR@10")
+"""What the paper measures."""
+
 Figures = tuple[float, float, float]
 """HR@10, NDCG@10 and MRR@10."""
 

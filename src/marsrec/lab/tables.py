@@ -5,10 +5,9 @@ from statistics import mean, stdev
 
 from marsrec.data.catalog import CATALOG
 from marsrec.lab import paper
+from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
 from marsrec.models import RECIPES, model_settings, paper_options
-
-METRICS = ("HR@10", "NDCG@10", "MRR@10")
 
 Table = tuple[list[str], list[list[str]]]
 """Columns and rows."""

@@ -57,10 +57,10 @@ class _CausalAttention(torch.autograd.Function):
         B, H, L, d = query.shape
         mixed = query.new_empty(B, L, H, d).transpose(1, 2)  # as the layer after it wants it
         total = query.new_empty(B, H, L)  # log of the softmax's denominator
-        buffer = query.new_empty(_buffer_size(B, L))
-        options = _options(query, dropout, seed)
+        buffer = query.new_empty(buffer_size(B, L))
+        options = kernel_options(query, dropout, seed)
         with like_torch():
-            for h, rows, chunk in _chunks(B, H, L):
+            for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
                 asked = query[rows, h, chunk]  # (R, C, d)
                 weights = buffer[: asked.shape[0] * asked.shape[1] * chunk.stop].view(*asked.shape[:2], -1)
@@ -78,9 +78,9 @@ class _CausalAttention(torch.autograd.Function):
         B, H, L, d = query.shape
         grad_query, grad_key, grad_value = grads = query.new_zeros(B, L, 3, H, d).permute(2, 0, 3, 1, 4)
         mean = torch.linalg.vecdot(grad, mixed).contiguous()  # (B, H, L): of the weights' slopes, under the weights
-        buffers = query.new_empty(2, _buffer_size(B, L))
+        buffers = query.new_empty(2, buffer_size(B, L))
         with like_torch():
-            for h, rows, chunk in _chunks(B, H, L):
+            for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
                 asked, slope = query[rows, h, chunk], grad[rows, h, chunk]  # (R, C, d)
                 keys, values = key[rows, h, past], value[rows, h, past]  # (R, past, d)
@@ -97,7 +97,7 @@ class _CausalAttention(torch.autograd.Function):
         return *grads, None, None
 
 
-def _chunks(B: int, H: int, L: int) -> Iterator[tuple[int, slice, slice]]:
+def chunks(B: int, H: int, L: int) -> Iterator[tuple[int, slice, slice]]:
     """Head, rows and positions."""
     for start in range(0, L, CHUNK):
         stop = min(start + CHUNK, L)
@@ -107,12 +107,13 @@ def _chunks(B: int, H: int, L: int) -> Iterator[tuple[int, slice, slice]]:
                 yield head, slice(row, min(row + height, B)), slice(start, stop)
 
 
-def _buffer_size(B: int, L: int) -> int:
+def buffer_size(B: int, L: int) -> int:
+    """Number of weights that are held at a time."""
     largest = min(CHUNK, L) * L
     return min(max(BUFFER, largest), B * largest)
 
 
-def _options(query: Tensor, dropout: float, seed: int) -> tuple[Any, ...]:
+def kernel_options(query: Tensor, dropout: float, seed: int) -> tuple[Any, ...]:
     """What the kernels want to know: factor of the logits, factor of kept weights, seed, threshold of the hash."""
     number = query.detach().numpy().dtype.type
     return number(1 / math.sqrt(query.shape[-1])), number(1 / (1 - dropout)), np.uint64(seed), threshold(dropout)

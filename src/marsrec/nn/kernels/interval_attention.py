@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.attention import _buffer_size, _chunks, _options
+from marsrec.nn.kernels.attention import buffer_size, chunks, kernel_options
 from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key
 from marsrec.nn.kernels.numeric import exp, fits, largest
 from marsrec.threads import like_torch
@@ -97,11 +97,11 @@ class _IntervalAttention(torch.autograd.Function):
         B, H, L, d = query.shape
         mixed = query.new_empty(B, L, H, d).transpose(1, 2)  # as the layer after it wants it
         total = query.new_empty(B, H, L)  # log of the softmax's denominator
-        buffer = query.new_empty(_buffer_size(B, L))
-        options = _options(query, dropout, seed)
+        buffer = query.new_empty(buffer_size(B, L))
+        options = kernel_options(query, dropout, seed)
         tables = key_table.detach().contiguous(), value_table.detach().contiguous()
         with like_torch():
-            for h, rows, chunk in _chunks(B, H, L):
+            for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
                 asked = query[rows, h, chunk].contiguous()  # (R, C, d)
                 weights = buffer[: asked.shape[0] * asked.shape[1] * chunk.stop].view(*asked.shape[:2], -1)
@@ -123,10 +123,10 @@ class _IntervalAttention(torch.autograd.Function):
         grad_query, grad_key, grad_value = grads = query.new_zeros(B, L, 3, H, d).permute(2, 0, 3, 1, 4)
         sums = query.new_zeros(2, H, PARTS, *key_table.shape[1:])
         mean = torch.linalg.vecdot(grad, mixed).contiguous()  # (B, H, L): of the weights' slopes, under the weights
-        buffers = query.new_empty(2, _buffer_size(B, L))
+        buffers = query.new_empty(2, buffer_size(B, L))
         tables = key_table.detach().contiguous(), value_table.detach().contiguous()
         with like_torch():
-            for h, rows, chunk in _chunks(B, H, L):
+            for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
                 asked, slope = query[rows, h, chunk].contiguous(), grad[rows, h, chunk].contiguous()  # (R, C, d)
                 keys, values = key[rows, h, past], value[rows, h, past]  # (R, past, d)
