@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.measure import medians, peak_bytes, show, split_like
+from benchmarks.measure import medians, show, split_like
 from benchmarks.training import STEPS, Stepper, settings_for
 from marsrec.data.batches import Batch
+from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import ModelSettings, model_settings
 from marsrec.training.module import TrainingSettings, training_batches
 

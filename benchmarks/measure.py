@@ -7,10 +7,8 @@ from statistics import median
 
 import numpy as np
 import polars as pl
-import torch
 from rich.console import Console
 from rich.table import Table
-from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
 
 from marsrec.data.catalog import CATALOG, load, locate
 from marsrec.data.histories import Histories
@@ -30,24 +28,6 @@ def medians(contestants: dict[str, Callable[[], object]], repetitions: int = REP
             if repetition:  # the first is the warm-up
                 seconds[name].append(time.perf_counter() - start)
     return {name: median(times) for name, times in seconds.items()}
-
-
-def peak_bytes(run: Callable[[], object]) -> int:
-    """The most that torch's allocator held at once for `run`, beyond what was there before."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        run()
-    allocations: list[tuple[int, int]] = []
-
-    def visit(event: _ProfilerEvent) -> None:
-        if isinstance(event.extra_fields, _ExtraFields_Allocation):
-            allocations.append((event.start_time_ns, event.extra_fields.alloc_size))
-        for child in event.children:
-            visit(child)
-
-    for event in profile.profiler.kineto_results.experimental_event_tree():
-        visit(event)
-    held = torch.tensor([size for _, size in sorted(allocations)]).cumsum(0)
-    return int(held.max())
 
 
 def split_like(name: str) -> tuple[Split, str]:

@@ -5,9 +5,10 @@ import time
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import peak_bytes, show, split_like
+from benchmarks.measure import show, split_like
 from benchmarks.training import Stepper, targets
 from marsrec.data.splits import Split
+from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import RECIPES, model_settings
 from marsrec.training.module import TrainingSettings, training_batches
 

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import medians, peak_bytes, show, split_like
+from benchmarks.measure import medians, show, split_like
 from marsrec.data.batches import Batch, Batches, prefixes
 from marsrec.data.splits import Split
+from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import ModelSettings, model_settings
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel

@@ -91,6 +91,81 @@ def test_a_killed_runner_goes_on_to_the_same_results(experiment: Path, tmp_path:
     assert len(resumed.curve) == len(undisturbed.curve) == 12
 
 
+def test_a_ray_cluster_finds_the_same(experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    invoke("lab", "run", experiment, "--only", "seed 0", *folders(tmp_path, "a"))
+    invoke("lab", "run", experiment, "--only", "seed 0", "--ray", "local", *folders(tmp_path, "b"))
+    alone, there = (read_results(tmp_path / f"results-{name}") for name in ("a", "b"))
+    assert [r.name for r in alone] == [r.name for r in there]
+    assert [r.test for r in alone] == [r.test for r in there]
+    for kind in ("ranks", "inspections"):
+        written = [sorted(p.name for p in (tmp_path / f"results-{name}" / kind).iterdir()) for name in ("a", "b")]
+        assert written[0] == written[1]
+
+
+def test_no_cluster_where_one_was_named(experiment: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+    answer = CliRunner().invoke(app, ["lab", "run", str(experiment), "--ray", "auto", *folders(tmp_path)])
+    assert answer.exit_code != 0
+    assert "--ray auto: no Ray cluster there" in str(answer.exception)
+
+
+def test_data_of_several_densities(tmp_path: Path) -> None:
+    cyclic_log(users=20).write_csv(tmp_path / "shop.csv")
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        f"""
+        [[runs]]
+        data = "{tmp_path / "shop.csv"}"
+        latest = [5, 8]
+        model = "gru4rec"
+        training = {{ epochs = 1 }}
+        [[runs]]
+        data = "hawkes"
+        hawkes = {{ users = 20, mean_events = [8, 12] }}
+        model = "gru4rec"
+        training = {{ epochs = 1 }}
+        """
+    )
+    invoke("lab", "run", path, *folders(tmp_path))
+    found = {result.data: result for result in read_results(tmp_path / "results-a")}
+    assert set(found) == {"shop-latest5", "shop-latest8", "hawkes-users20-mean_events8", "hawkes-users20-mean_events12"}
+    assert found["shop-latest5"].statistics["longest"] == 5
+    assert found["shop-latest5"].training_length == 3
+    assert found["hawkes-users20-mean_events8"].statistics["users"] == 20
+
+
+def test_variants_and_a_training_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        """
+        training = { epochs = 7, patience = 3 }
+        [[runs]]
+        data = "hawkes"
+        model = ["mars-t", "mars-m"]
+        options = { dim = 32 }
+        variants = { b1 = { "readout.real_time" = false }, b3 = { "readout.diversity" = 0.0 } }
+        training = { patience = 5 }
+        """
+    )
+    runs = read_experiment(path).runs
+    assert [run.title for run in runs] == [
+        "hawkes/mars-t (b1)/seed 0",
+        "hawkes/mars-m (b1)/seed 0",
+        "hawkes/mars-t (b3)/seed 0",
+        "hawkes/mars-m (b3)/seed 0",
+    ]
+    assert runs[0].options == {"dim": 32, "readout.real_time": False}
+    assert (runs[0].training.epochs, runs[0].training.patience) == (7, 5)
+
+
+def test_hawkes_settings_are_for_hawkes(experiment: Path, tmp_path: Path) -> None:
+    experiment.write_text(experiment.read_text() + "\nhawkes = { users = 20 }")
+    answer = CliRunner().invoke(app, ["lab", "run", str(experiment), *folders(tmp_path)])
+    assert "hawkes settings are for data 'hawkes'" in str(answer.exception)
+
+
 @pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps to look for processes")
 def test_workers_do_not_outlive_a_killed_runner(experiment: Path, tmp_path: Path) -> None:
     experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 100000"))

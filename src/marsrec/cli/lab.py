@@ -1,6 +1,7 @@
 """Commands of the lab."""
 
 import fnmatch
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,10 @@ import typer
 from marsrec import show
 from marsrec.cli.options import Json
 from marsrec.errors import SettingsError
-from marsrec.lab.paper import MAIN, METRICS
+from marsrec.lab.paper import METRICS
 
 if TYPE_CHECKING:
+    from marsrec.lab import experiment as experiments
     from marsrec.lab.experiment import Run
     from marsrec.lab.runner import Place
 
@@ -29,17 +31,27 @@ def run(
     only: Only = None,
     max_minutes: Annotated[float | None, typer.Option(help="Stop then; the next call goes on.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with a share of the cores.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Send the runs to a Ray cluster: its address, auto, or local to start one here."),
+    ] = None,
     results: Results = Path("results"),
     runs: Runs = Path("runs"),
 ) -> None:
     """Do what is missing of an experiment. It may be killed and called again at any time."""
+    from marsrec.lab import efficiency
     from marsrec.lab.runner import run_all
 
-    chosen = _chosen(experiment, only, runs, results)
+    asked, chosen = _chosen(experiment, only, runs, results)
     done = sum(place.progress() == "done" for _, place in chosen)
     show.note(f"{len(chosen)} runs, {done} of them done.")
     try:
-        finished = run_all(chosen, max_minutes=max_minutes, workers=workers)
+        finished = run_all(chosen, max_minutes=max_minutes, workers=workers, ray=ray)
+        if finished and only is None:
+            for data in asked.efficiency:
+                efficiency.measured(data, results)
+            if asked.theory is not None and not _theory_file(results).exists():
+                theory(quick=asked.theory == "quick", results=results)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         show.note("\nStopped. The same command goes on.")
         raise typer.Exit(130) from None
@@ -70,7 +82,7 @@ def status(
         from marsrec.lab.runner import expected_minutes
 
         by_name = {result.name: result for result in found}
-        for run, place in _chosen(experiment, only, runs, results):
+        for run, place in _chosen(experiment, only, runs, results)[1]:
             state = place.progress()
             row: dict[str, Any] = {"run": run.title, "state": state}
             if state == "done":
@@ -99,34 +111,48 @@ def report(
     results: Results = Path("results"),
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("docs/results"),
 ) -> None:
-    """Write the tables of the paper from the results, each figure beside the paper's."""
+    """Write all tables and figures from the results, beside the paper's: Markdown, SVG and PNG, and one HTML page."""
+    from marsrec.lab import report as reports
     from marsrec.lab.results import read_results
-    from marsrec.lab.tables import everything, is_papers, main_comparison, markdown
-    from marsrec.storage import atomic_file
 
     found = read_results(results)
     if not found:
         raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
-    parts = []
-    for data in sorted({result.data for result in found}):
-        if data not in MAIN:
-            parts.append(f"## {data}\n\nNot in the paper.\n\n{markdown(everything(found, data))}")
-            continue
-        others = [result for result in found if result.data == data and not is_papers(result, result.model)]
-        parts.append(f"## {data}\n\n{markdown(main_comparison(found, data))}")
-        if others:
-            parts.append(f"With other settings than the paper's:\n\n{markdown(everything(others, data))}")
-    page = out / "main.md"
-    with atomic_file(page) as temporary:
-        temporary.write_text(_HEAD + "\n" + "\n".join(parts))
-    show.note(f"{page} written, from {len(found)} results.")
+    written = reports.report(found, results, out)
+    show.note(f"{len(written)} files in {out}, from {len(found)} results. Open {written[-1]} in a browser.")
 
 
-_HEAD = """# Main comparison
+@lab.command()
+def theory(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller samples: a minute instead of many.")] = False,
+    results: Results = Path("results"),
+) -> None:
+    """Put the paper's propositions to the test, in numbers; `marsrec lab report` shows them."""
+    from marsrec.lab import theory as theories
+    from marsrec.storage import atomic_file
 
-Written by `marsrec lab report` from the files in `results/`. Test × 100, all items ranked, history not masked, the
-paper's settings. "paper" is its table of the main results: HR@10 / NDCG@10 / MRR@10.
-"""
+    show.note("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
+    measured = theories.measure(quick=quick)
+    path = _theory_file(results)
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(measured, indent=1) + "\n")
+    show.note(f"{path} written. `marsrec lab report` makes tables and figures of it.")
+
+
+@lab.command()
+def inspect(
+    saved: Annotated[Path, typer.Argument(help="A folder that `marsrec fit` wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("inspection"),
+) -> None:
+    """Show what a trained model learned: time scales, gate, attention, example users. Markdown and one HTML page."""
+    from marsrec import Recommender
+    from marsrec.lab import inspection_page
+    from marsrec.lab.inspection import inspect as look
+    from marsrec.lab.page import write_report
+
+    section = inspection_page.section(saved.name, look(Recommender.load(saved)))
+    written = write_report([section], out, title=section.title, lead=f"What `{saved.name}` learned.")
+    show.note(f"{len(written)} files in {out}. Open {written[-1]} in a browser.")
 
 
 @lab.command()
@@ -142,14 +168,23 @@ def record(
         show.note(f"{folder} -> {lab_results.record(folder, results, data)}")
 
 
-def _chosen(experiment: Path, only: str | None, runs: Path, results: Path) -> "list[tuple[Run, Place]]":
+def _chosen(
+    path: Path, only: str | None, runs: Path, results: Path
+) -> "tuple[experiments.Experiment, list[tuple[Run, Place]]]":
     from marsrec.lab.experiment import read_experiment
     from marsrec.lab.runner import place_of
 
-    listed = [run for run in read_experiment(experiment) if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
-    if not listed:
-        raise SettingsError(f"{experiment}: no run with {only!r} in its title.")
-    return [(run, place_of(run, runs, results)) for run in listed]
+    asked = read_experiment(path)
+    listed = [run for run in asked.runs if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
+    if only is not None and not listed:
+        raise SettingsError(f"{path}: no run with {only!r} in its title.")
+    return asked, [(run, place_of(run, runs, results)) for run in listed]
+
+
+def _theory_file(results: Path) -> Path:
+    from marsrec.lab.report import THEORY
+
+    return results / THEORY
 
 
 def _measured(result: Any) -> dict[str, Any]:

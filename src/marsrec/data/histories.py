@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -159,6 +159,20 @@ class Histories:
             unit=log.unit,
             ties=ties,
         )
+
+    def latest(self, events: int) -> Self:
+        """The same users and items with no more than their latest `events` events: sparser data, the same targets.
+
+        Examples
+        --------
+        >>> from marsrec.data.log import read_log
+        >>> log = read_log(pl.DataFrame({"user": [1, 1, 1, 2], "item": [7, 8, 9, 7], "time": [1, 2, 3, 4]}))
+        >>> Histories.from_log(log).latest(2).items.tolist()
+        [2, 3, 1]
+        """
+        counts = np.minimum(self.lengths, events)
+        offsets, index = flat_rows(self.offsets[1:] - counts, counts)
+        return replace(self, items=self.items[index], times=self.times[index], offsets=offsets)
 
     def save(self, folder: Path) -> None:
         """Write a prepared folder that `load` maps into memory."""

@@ -8,17 +8,19 @@
     [[runs]]
     data = "beauty"
     model = "mars-t"
-    label = "b1"
-    options = { "readout.real_time" = false }
+    variants = { b1 = { "readout.real_time" = false }, b3 = { "readout.diversity" = 0.0 } }
 
 Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
-(model settings by dotted name) and `training` override.
+(model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
+another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
+log is drawn from. At the top of the file, `efficiency` names data sets at whose size the cost of all recipes is
+measured, and `theory` is "quick" or "full".
 """
 
 import tomllib
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -35,6 +37,10 @@ class Run(Settings):
     model: str
     """A recipe."""
     seed: int = 0
+    latest: int | None = Field(None, ge=3)
+    """Keep no more than so many latest events of each user."""
+    hawkes: dict[str, Any] = Field(default_factory=dict)
+    """For data "hawkes": settings of the generator that differ from the default."""
     encoder: str | None = None
     readout: str | None = None
     published: bool = False
@@ -42,58 +48,95 @@ class Run(Settings):
     """Model settings by dotted name."""
     training: TrainingSettings = TrainingSettings()
     label: str | None = None
-    """What the variant is called in tables."""
+    """What the variant is called in progress and status."""
 
     @property
     def title(self) -> str:
         """What `--only` looks at and progress shows."""
         variant = f" ({self.label})" if self.label else ""
-        return f"{self.data}/{self.model}{variant}/seed {self.seed}"
+        return f"{self.data}{self.change}/{self.model}{variant}/seed {self.seed}"
+
+    @property
+    def change(self) -> str:
+        """What is done to the data, to be added to their name."""
+        changes = [*self.hawkes.items(), *([("latest", self.latest)] if self.latest else [])]
+        return "".join(f"-{name}{value}" for name, value in changes)
 
 
 class _Table(Settings):
-    """A table of the file, in which data, model and seed may be lists."""
+    """A table of the file: data, model, seed, latest and what hawkes changes may be lists; variants have labels."""
 
     data: str | list[str]
     model: str | list[str]
     seed: int | list[int] = 0
+    latest: int | list[int] | None = None
+    hawkes: dict[str, Any] = Field(default_factory=dict)
     encoder: str | None = None
     readout: str | None = None
     published: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
     label: str | None = None
 
-    def runs(self) -> list[Run]:
-        shared = self.model_dump(exclude={"data", "model", "seed", "training"})
+    def runs(self, training: dict[str, Any]) -> list[Run]:
+        shared = self.model_dump(include={"encoder", "readout", "published"})
+        variants = self.variants or {self.label: {}}
+        generated = product(*(_list(values) for values in self.hawkes.values()))
         return [
             Run(
                 data=data,
                 model=model,
                 seed=seed,
-                training=TrainingSettings(**{**self.training, "seed": seed}),
+                latest=latest,
+                hawkes=dict(zip(self.hawkes, values, strict=True)),
+                options={**self.options, **options},
+                training=TrainingSettings(**{**training, **self.training, "seed": seed}),
+                label=label,
                 **shared,
             )
-            for data, model, seed in product(_list(self.data), _list(self.model), _list(self.seed))
+            for data, values, latest, (label, options), model, seed in product(
+                _list(self.data),
+                generated,
+                _list(self.latest),
+                variants.items(),
+                _list(self.model),
+                _list(self.seed),
+            )
         ]
 
 
 class _File(Settings):
-    runs: list[_Table]
+    training: dict[str, Any] = Field(default_factory=dict)
+    efficiency: list[str] = Field(default_factory=list)
+    theory: Literal["quick", "full"] | None = None
+    runs: list[_Table] = Field(default_factory=list)
 
 
-def read_experiment(path: Path) -> list[Run]:
-    """All runs of an experiment, in the order of the file; a run that is listed twice counts once."""
+class Experiment(Settings):
+    """Runs, and what else is measured."""
+
+    runs: list[Run]
+    """In the order of the file; a run that is listed twice counts once."""
+    efficiency: list[str] = Field(default_factory=list)
+    """Data sets at whose size the cost of all recipes is measured."""
+    theory: Literal["quick", "full"] | None = None
+    """Whether the propositions are put to the test, and how thoroughly."""
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment."""
     try:
-        tables = _File.model_validate(tomllib.loads(path.read_text()))
-        runs = [run for table in tables.runs for run in table.runs()]
+        file = _File.model_validate(tomllib.loads(path.read_text()))
+        runs = [run for table in file.runs for run in table.runs(file.training)]
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}).") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not TOML ({error}).") from None
     except ValidationError as error:
         raise SettingsError(f"{path}: {explain_validation(error)}") from None
-    return [run for index, run in enumerate(runs) if run not in runs[:index]]
+    once = [run for index, run in enumerate(runs) if run not in runs[:index]]
+    return Experiment(runs=once, efficiency=file.efficiency, theory=file.theory)
 
 
 def _list(value: Any) -> list[Any]:

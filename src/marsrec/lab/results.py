@@ -8,8 +8,10 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from marsrec.data.source import EMBEDDED
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
+from marsrec.lab.inspection import Inspection, inspect, read, write
 from marsrec.models import ModelSettings, parts
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
@@ -18,6 +20,12 @@ from marsrec.training.module import TrainingSettings
 
 RANKS = "ranks"
 """Folder of the ranks, beside the results."""
+
+INSPECTIONS = "inspections"
+"""Folder of what was seen in the models, beside the results."""
+
+NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator", "devices", "strategy"}
+"""Training settings that do not decide a result."""
 
 
 class Result(Settings):
@@ -30,6 +38,8 @@ class Result(Settings):
     """Digest of every event of the data."""
     statistics: dict[str, Any]
     """Users, items, events, average length, and so on."""
+    training_length: float | None = None
+    """Average number of training events of a user, which decides what is dense."""
     model: str
     """What the model is called."""
     settings: ModelSettings
@@ -61,12 +71,11 @@ def result_name(
 
     What has its default is left out, so that a setting that comes to exist later does not make all results others.
     """
-    without = {"max_minutes", "tensorboard", "accelerator", "devices", "strategy"}
     decisive = [
         fingerprint,
         *parts(settings),
         settings.model_dump_json(exclude_defaults=True),
-        training.model_dump_json(exclude_defaults=True, exclude=without),
+        training.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE),
         split.model_dump_json(exclude_defaults=True),
     ]
     digest = hashlib.sha256("\n".join(decisive).encode()).hexdigest()[:8]
@@ -110,6 +119,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         data=named,
         fingerprint=recommender.histories.fingerprint,
         statistics=recommender.histories.statistics(),
+        training_length=recommender.split().average_length,
         model=measured["model"],
         settings=recommender.settings,
         training=recommender.training,
@@ -122,9 +132,20 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     ranks = pl.DataFrame({"rank": evaluation.ranks.astype("float32"), "length": evaluation.lengths.astype("int32")})
     with atomic_file(results / RANKS / f"{result.name}.parquet") as temporary:
         ranks.write_parquet(temporary, compression="zstd")
-    with atomic_file(path) as temporary:
+    inspected = inspect(recommender)
+    if named != EMBEDDED:  # events of real people stay with the data
+        inspected = inspected.model_copy(update={"examples": []})
+    if inspected.attention or inspected.decay:
+        write(inspected, results / INSPECTIONS / f"{result.name}.json")
+    with atomic_file(path) as temporary:  # last: with it the run counts as done
         temporary.write_text(json.dumps(result.model_dump(mode="json"), indent=1) + "\n")
     return path
+
+
+def inspection_of(result: Result, results: Path) -> Inspection | None:
+    """What was seen in the model of a result; None if there was nothing to see."""
+    path = results / INSPECTIONS / f"{result.name}.json"
+    return read(path) if path.exists() else None
 
 
 def read_results(folder: Path) -> list[Result]:

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,9 @@ import polars as pl
 import torch
 
 from marsrec import show
-from marsrec.data.source import Source, open_data
+from marsrec.data.hawkes import HawkesSettings, hawkes
+from marsrec.data.histories import Histories
+from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import SettingsError
 from marsrec.lab.experiment import Run
@@ -63,15 +66,31 @@ class Place:
         return pl.read_csv(curve).height if curve.exists() else 0
 
 
+def source_of(run: Run) -> Source:
+    """The data of a run; the runs of an experiment share them."""
+    generator = HawkesSettings(**run.hawkes)
+    if run.hawkes and run.data != EMBEDDED:
+        raise SettingsError(f"{run.title}: hawkes settings are for data {EMBEDDED!r}, not for {run.data!r}.")
+    return _opened(run.data, generator.model_dump_json(), run.latest, run.change)
+
+
 @cache
-def source_of(data: str) -> Source:
-    """The data of a run; the runs of an experiment share it."""
-    return open_data(data)
+def _opened(data: str, generator: str, latest: int | None, change: str) -> Source:
+    if not change:
+        return open_data(data)
+    if data == EMBEDDED:
+        log, _ = hawkes(HawkesSettings.model_validate_json(generator))
+        source = Source(data, Histories.from_log(log))
+    else:
+        source = open_data(data)
+    histories = source.histories.latest(latest) if latest else source.histories
+    # Changed data are other data: what the paper sets is for the whole.
+    return Source(f"{source.name}{change}", histories)
 
 
 def recommender_of(run: Run) -> Recommender:
     """The recommender that a run trains."""
-    paper = paper_options(source_of(run.data).paper, run.model, run.encoder, run.readout)
+    paper = paper_options(source_of(run).paper, run.model, run.encoder, run.readout)
     return Recommender(
         run.model,
         encoder=run.encoder,
@@ -84,7 +103,7 @@ def recommender_of(run: Run) -> Recommender:
 
 def place_of(run: Run, runs: Path, results: Path) -> Place:
     """Where a run belongs, by all that decides its result."""
-    source, split = source_of(run.data), SplitSettings()
+    source, split = source_of(run), SplitSettings()
     settings = recommender_of(run).planned_settings(split.apply(source.histories).average_length)
     name = result_name(source.name, title(settings), source.histories.fingerprint, settings, run.training, split)
     return Place(name, runs, results)
@@ -95,11 +114,11 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
     if not place.model.exists():
         recommender = recommender_of(run)
         recommender.training = run.training.model_copy(update={"max_minutes": max_minutes})
-        recommender.fit(source_of(run.data).histories, folder=place.state, resume=True, progress=progress)
+        recommender.fit(source_of(run).histories, folder=place.state, resume=True, progress=progress)
         if not recommender.metrics["complete"]:
             return False
         recommender.training = run.training
-        recommender.metrics["data"]["name"] = source_of(run.data).name
+        recommender.metrics["data"]["name"] = source_of(run).name
         recommender.save(place.model)
     written = record(place.model, place.results)
     if progress:
@@ -111,7 +130,9 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
     return True
 
 
-def run_all(chosen: list[tuple[Run, Place]], *, max_minutes: float | None = None, workers: int = 1) -> bool:
+def run_all(
+    chosen: list[tuple[Run, Place]], *, max_minutes: float | None = None, workers: int = 1, ray: str | None = None
+) -> bool:
     """Do what is missing; True if all of it was done.
 
     Parameters
@@ -122,30 +143,50 @@ def run_all(chosen: list[tuple[Run, Place]], *, max_minutes: float | None = None
         Stop then. What was begun goes on next time.
     workers : int
         Runs at a time, each in a process of its own with a share of the cores.
+    ray : str, optional
+        Address of a Ray cluster that does the runs instead.
     """
     missing = [(run, place) for run, place in chosen if place.progress() != "done"]
     deadline = None if max_minutes is None else time.time() + 60 * max_minutes
     if not missing:
         return True
-    if workers == 1:
-        return all(_one(index, len(missing), run, place, deadline) for index, (run, place) in enumerate(missing))
     threads = max(1, (os.cpu_count() or 1) // workers)
+    if ray is not None:
+        from marsrec.lab.cluster import on_ray
+
+        ended = on_ray(ray, missing, deadline, threads)
+    elif workers > 1:
+        ended = _in_processes(missing, deadline, workers, threads)
+    else:
+        ended = _in_turn(missing, deadline)
     done = []
+    for run, finished in ended:
+        done.append(finished)
+        if ray is not None or workers > 1:
+            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {'done' if finished else 'out of time'}")
+        elif not finished:
+            break
+    return len(done) == len(missing) and all(done)
+
+
+def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterator[tuple[Run, bool]]:
+    for index, (run, place) in enumerate(missing, start=1):
+        show.note(f"\n[{index}/{len(missing)}] {run.title}")
+        yield run, in_time(run, place, deadline, progress=True)
+
+
+def _in_processes(
+    missing: list[tuple[Run, Place]], deadline: float | None, workers: int, threads: int
+) -> Iterator[tuple[Run, bool]]:
     start = (threads, os.getpid())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_worker, initargs=start) as pool:
-        waiting = {pool.submit(_in_time, run, place, deadline): run for run, place in missing}
-        for index, future in enumerate(as_completed(waiting)):
-            done.append(future.result())
-            show.note(f"[{index + 1}/{len(missing)}] {waiting[future].title}: {'done' if done[-1] else 'out of time'}")
-    return all(done)
+        waiting = {pool.submit(in_time, run, place, deadline): run for run, place in missing}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
 
 
-def _one(index: int, count: int, run: Run, place: Place, deadline: float | None) -> bool:
-    show.note(f"\n[{index + 1}/{count}] {run.title}")
-    return _in_time(run, place, deadline, progress=True)
-
-
-def _in_time(run: Run, place: Place, deadline: float | None, progress: bool = False) -> bool:
+def in_time(run: Run, place: Place, deadline: float | None, progress: bool = False) -> bool:
+    """Do a run if there is time left for it; whether it was finished."""
     left = _left(deadline)
     return (left is None or left > 0) and perform(run, place, left, progress)
 
@@ -170,6 +211,7 @@ def _worker(threads: int, parent: int) -> None:
 
 def expected_minutes(run: Run, found: list[Result]) -> float | None:
     """How long a run may take: as others of the same data and model, else of the same data; None if there are none."""
-    alike = [result.minutes for result in found if result.data == run.data and result.model.split(",")[0] == run.model]
-    alike = alike or [result.minutes for result in found if result.data == run.data]
+    here = [result for result in found if result.data == f"{run.data}{run.change}"]
+    alike = [result.minutes for result in here if result.model.split(",")[0] == run.model]
+    alike = alike or [result.minutes for result in here]
     return mean(alike) if alike else None

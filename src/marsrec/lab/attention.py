@@ -1,0 +1,92 @@
+"""Attention entropy of a trained transformer encoder on the test histories."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from marsrec.data.batches import Batch, Batches, contexts
+from marsrec.evaluation.evaluate import POSITIONS
+from marsrec.nn.encoders.transformer import AttentionBlock, Transformer
+from marsrec.recommender import Recommender
+from marsrec.settings import Settings
+
+WEIGHTS = 1 << 22
+"""Attention weights that are held at a time."""
+
+
+class Entropy(Settings):
+    """Attention entropy of a layer: 1 is an even look at all visible events, 0 a look at one of them."""
+
+    mean: float
+    std: float
+    """Over positions, after the mean over attention heads."""
+
+
+def attention_entropy(recommender: Recommender) -> list[Entropy]:
+    """Entropy of the attention weights in each layer of a transformer encoder, over the logarithm of visible events.
+
+    Over all positions of the test histories that see at least two events, themselves included. Encoders of another kind
+    have none.
+    """
+    model = recommender._fitted()
+    if not isinstance(model.encoder, Transformer):
+        return []
+    blocks = [block for block in model.encoder.blocks if isinstance(block, AttentionBlock)]
+    found: list[list[Tensor]] = [[] for _ in blocks]
+    projected: list[Tensor] = []  # queries, keys and values of the layers, as the encoder computes them
+    hooks = [block.qkv.register_forward_hook(lambda _module, _input, qkv: projected.append(qkv)) for block in blocks]
+    try:
+        for batch in over_test_histories(recommender):
+            with torch.no_grad():
+                model.encode(batch)
+            for block, entropies in zip(blocks, found, strict=True):
+                query, key, _ = block.split(projected.pop(0))
+                rows = max(1, WEIGHTS // (block.heads * batch.items.shape[1] ** 2))
+                for start in range(0, len(query), rows):
+                    piece = slice(start, start + rows)
+                    entropies.append(normalised_entropy(query[piece], key[piece], batch.lengths[piece]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    layers = [torch.cat(entropies).double() for entropies in found]
+    return [Entropy(mean=layer.mean().item(), std=layer.std(correction=0).item()) for layer in layers if len(layer)]
+
+
+def normalised_entropy(query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
+    """Entropies of causal attention over the logarithm of visible events, averaged over heads.
+
+    Parameters
+    ----------
+    query, key : Tensor (B, H, L, d)
+        Padded on the right.
+    lengths : Tensor (B,)
+        Number of events of each row.
+
+    Returns
+    -------
+    Tensor (N,)
+        Of all positions with at least two visible events, row by row.
+
+    Examples
+    --------
+    >>> normalised_entropy(torch.zeros(1, 2, 3, 4), torch.randn(1, 2, 3, 4), torch.tensor([3]))
+    tensor([1., 1.])
+    """
+    L, d = query.shape[2:]
+    order = torch.arange(L, device=query.device)
+    lowest = torch.finfo(query.dtype).min  # not -inf, which times a weight of 0 is not a number
+    logits = (query @ key.mT / math.sqrt(d)).masked_fill_(order > order[:, None], lowest)
+    entropy = logits.logsumexp(-1) - torch.linalg.vecdot(logits.softmax(-1), logits)  # (B, H, L)
+    counted = (order >= 1) & (order < lengths[:, None])  # (B, L)
+    normalised: Tensor = entropy.mean(1) / torch.log1p(order)  # (B, L)
+    return normalised[counted]
+
+
+def over_test_histories(recommender: Recommender) -> Iterator[Batch]:
+    """The test histories, shortest first."""
+    split, device = recommender.split(), recommender._fitted().items.weight.device
+    rows = contexts(split.histories, split.test, recommender.settings.length)
+    batches = Batches(split.histories, rows, POSITIONS, count="positions")
+    return (batches[index].to(device) for index in range(len(batches)))

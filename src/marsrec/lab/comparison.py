@@ -1,0 +1,183 @@
+"""The main comparison: every recipe beside the paper's figures, and MARS against the best of the others."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from marsrec.data.catalog import CATALOG
+from marsrec.lab import paper
+from marsrec.lab.page import Section, Table, best, second
+from marsrec.lab.paper import METRICS
+from marsrec.lab.results import NOT_DECISIVE, RANKS, Result
+from marsrec.lab.significance import Floats, gains, paired
+from marsrec.models import RECIPES, backbone, model_settings, paper_options
+from marsrec.training.module import TrainingSettings
+
+USUAL = "the paper's: at most 200 epochs, patience 20"
+
+
+def alike(found: Sequence[Result], data: str) -> list[Result]:
+    """Results on one data set that were trained alike: as the paper trains if any were, else as most were."""
+    here = [result for result in found if result.data == data]
+    ways = Counter(_way(result) for result in here)
+    if not ways:
+        return []
+    as_paper = [way for way in ways if way[0] == _training(TrainingSettings())]
+    chosen = as_paper[0] if as_paper else ways.most_common(1)[0][0]
+    return [result for result in here if _way(result) == chosen]
+
+
+def trained(results: Sequence[Result]) -> str:
+    """How results that were trained alike were trained, in words."""
+    if not results or _training(results[0].training) == _training(TrainingSettings()):
+        return USUAL
+    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed"})
+    return ", ".join(f"{name} {value}" for name, value in changed.items())
+
+
+def find(
+    results: Sequence[Result], recipe: str, *, readout: str | None = None, options: Mapping[str, Any] | None = None
+) -> list[Result]:
+    """Those of a recipe at the paper's settings, or changed as given; one per seed."""
+    matching = []
+    for result in results:
+        known = CATALOG[result.data].paper if result.data in CATALOG else None
+        chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
+        if result.settings == model_settings(recipe, density(result), readout=readout, options=chosen):
+            matching.append(result)
+    return matching
+
+
+def density(result: Result) -> float:
+    """Average number of training events of a user."""
+    return float(result.training_length or result.statistics["average_length"])
+
+
+def figures(results: Sequence[Result], metric: str) -> list[float]:
+    """A test metric of some results, × 100."""
+    return [100 * result.test[metric] for result in results]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, and standard deviation where there are several.
+
+    Examples
+    --------
+    >>> spread([8.5, 8.7]), spread([8.5])
+    ('8.60 ± 0.14', '8.50')
+    """
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
+    """Each user's gain, averaged over the seeds of a model."""
+    each = [gains(ranks(result, folder)["rank"].to_numpy().astype(float), metric) for result in results]
+    averaged: Floats = np.mean(each, axis=0)
+    return averaged
+
+
+def ranks(result: Result, folder: Path) -> pl.DataFrame:
+    """Rank of each test target, and length of the history before it."""
+    return pl.read_parquet(folder / RANKS / f"{result.name}.parquet")
+
+
+def datasets(found: Sequence[Result]) -> list[str]:
+    """Names of the data in results: the paper's first, in its order."""
+    names = {result.data for result in found}
+    return [name for name in paper.MAIN if name in names] + sorted(names - set(paper.MAIN))
+
+
+def main_comparison(found: Sequence[Result], data: str) -> Table:
+    """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
+    results = alike(found, data)
+    published = paper.MAIN.get(data, {})
+    runs = {name: find(results, name) for name in RECIPES}
+    means = {
+        metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
+        for metric in METRICS
+    }
+    rows = []
+    for name, of_recipe in runs.items():
+        theirs = published.get(name)
+        beside = " / ".join(f"{figure:.2f}" for figure in theirs) if theirs else "none"
+        if not of_recipe:
+            rows.append([name, *["not run"] * 3, beside, "", "", "", ""])
+            continue
+        rows.append(
+            [
+                name,
+                *(_marked(figures(of_recipe, metric), means[metric]) for metric in METRICS),
+                beside,
+                f"{mean(figures(of_recipe, 'HR@10')) / theirs[0] - 1:+.1%}" if theirs else "",
+                ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
+                f"{mean(result.minutes for result in of_recipe):.0f}",
+                ", ".join(str(result.training.seed) for result in of_recipe),
+            ]
+        )
+    columns = ["model", *METRICS, "paper", "HR@10 against it", "best epoch", "minutes", "seeds"]
+    return Table(columns, rows, f"Training: {trained(results)}. **Best**, *second*.")
+
+
+def runner_up(results: Sequence[Result]) -> tuple[str, list[Result], str, list[Result]] | None:
+    """MARS as the backbone rule takes it, and the best of the others by NDCG@10; None if either was not run."""
+    if not results:
+        return None
+    ours = backbone(density(results[0]))
+    others = {name: find(results, name) for name in RECIPES if not name.startswith("mars")}
+    others = {name: of_recipe for name, of_recipe in others.items() if of_recipe}
+    mine = find(results, ours)
+    if not mine or not others:
+        return None
+    name = max(others, key=lambda other: mean(figures(others[other], "NDCG@10")))
+    return ours, mine, name, others[name]
+
+
+def significance(found: Sequence[Result], folder: Path) -> Table:
+    """MARS against the best of the others, user by user."""
+    rows = []
+    for data in datasets(found):
+        contest = runner_up(alike(found, data))
+        if contest is None:
+            rows.append([data, "not run", "", *[""] * len(METRICS), ""])
+            continue
+        ours, mine, other, theirs = contest
+        cells = [str(paired(*(per_user(of, folder, metric) for of in (mine, theirs)))) for metric in METRICS]
+        rows.append([data, ours, other, *cells, f"{len(mine)} / {len(theirs)}"])
+    return Table(
+        ["data", "MARS", "best other (NDCG@10)", *METRICS, "seeds"],
+        rows,
+        "Difference × 100 of MARS and the best other, with its 95 % bootstrap interval over users and the two-sided p "
+        "of a paired randomisation test. Gains of a model are averaged over its seeds, so that with one seed each "
+        "the interval tells of other users, not of other initial weights.",
+    )
+
+
+def section(found: Sequence[Result], folder: Path) -> Section:
+    """The main comparison on all data sets."""
+    parts: list[str | Table] = [
+        'Test × 100, all items ranked, history not masked. "paper" is its table of the main results: HR@10 / NDCG@10 '
+        "/ MRR@10. Data sets that the paper does not have show no figures of it: games-2018 and yelp-2019 are of the "
+        "same kind as its Games and Yelp, but of another year and size."
+    ]
+    for data in datasets(found):
+        parts += [f"## {data}", main_comparison(found, data)]
+    parts += ["## Is the difference significant?", significance(found, folder)]
+    return Section("main", "Main comparison", parts)
+
+
+def _training(settings: TrainingSettings) -> str:
+    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed"})
+
+
+def _way(result: Result) -> tuple[str, str, str]:
+    return _training(result.training), result.fingerprint, result.split.model_dump_json()
+
+
+def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:
+    place = ordered.index(round(mean(values), 4))
+    return (best, second)[place](spread(values)) if place < 2 else spread(values)

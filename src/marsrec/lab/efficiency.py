@@ -1,0 +1,241 @@
+"""What the recipes cost: parameters, multiply-accumulates, time and memory, measured side by side in one run."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from marsrec import show
+from marsrec.data.batches import Batch
+from marsrec.data.catalog import CATALOG
+from marsrec.data.hawkes import HawkesSettings
+from marsrec.data.source import EMBEDDED
+from marsrec.doctor import machine, versions
+from marsrec.errors import SettingsError
+from marsrec.lab import paper
+from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, plot
+from marsrec.models import DENSE_FROM, RECIPES, model_settings, paper_options
+from marsrec.settings import Settings
+from marsrec.storage import atomic_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = "efficiency"
+"""Of the measurements, beside the results."""
+ROWS = 16
+"""Histories of a batch."""
+ROUNDS = 5
+
+
+class Cost(Settings):
+    """What one recipe costs."""
+
+    model: str
+    parameters: int
+    accumulates: float
+    """Multiply-accumulates of one forward pass over one history, in millions."""
+    inference: float
+    """Milliseconds to turn one history into a user vector."""
+    step: float
+    """Milliseconds of a training step per target."""
+    memory: float
+    """Megabytes that a training step on `ROWS` histories held at most."""
+
+
+class Costs(Settings):
+    """What all recipes cost on histories of one size."""
+
+    data: str
+    items: int
+    length: int
+    rows: list[Cost]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+
+
+def measure(data: str, rounds: int = ROUNDS) -> Costs:
+    """Measure all recipes on random histories as long as the models look back, at the size of a data set.
+
+    Recipes take turns, and the median of the rounds counts: a busy machine is busy for all of them.
+    """
+    if data == EMBEDDED:
+        items, known = HawkesSettings().items, None
+    elif data in CATALOG:
+        items, known = CATALOG[data].expected.items, CATALOG[data].paper
+    else:
+        raise SettingsError(f"{data!r}: efficiency is measured at the size of {EMBEDDED} or of {', '.join(CATALOG)}.")
+    average = DENSE_FROM if known and known.length > 50 else 0.0
+    plans = {name: model_settings(name, average, options=paper_options(known, name)) for name in RECIPES}
+    length = next(iter(plans.values())).length
+    torch.manual_seed(0)
+    batch = _random_batch(items, length)
+    models = {name: settings.build(items) for name, settings in plans.items()}
+    accumulates: dict[str, float] = {}
+    memory: dict[str, int] = {}
+    seconds: dict[str, dict[str, list[float]]] = {"inference": {}, "step": {}}
+    for turn in range(rounds + 1):
+        for name, settings in plans.items():
+            model = models[name]
+            trained = batch if model.causal else _only_last(batch)
+
+            def encode(model: Any = model) -> None:
+                with torch.no_grad():
+                    model(batch)
+
+            def step(model: Any = model, settings: Any = settings, trained: Batch = trained) -> None:
+                model.zero_grad()
+                torch.stack(list(settings.objective.losses(model, trained).values())).sum().backward()  # type: ignore[no-untyped-call]
+
+            model.eval()
+            if turn == 0:
+                with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+                    model(batch[:1])
+                accumulates[name] = counter.get_total_flops() / 2 / 1e6
+            taken = {"inference": _seconds(encode)}
+            model.train()
+            taken["step"] = _seconds(step) / int((trained.targets > 0).sum()) * ROWS
+            if turn == 0:
+                memory[name] = peak_bytes(step)
+            else:  # the first turn compiles
+                for kind, value in taken.items():
+                    seconds[kind].setdefault(name, []).append(1000 * value / ROWS)
+    return Costs(
+        data=data,
+        items=items,
+        length=length,
+        rows=[
+            Cost(
+                model=name,
+                parameters=models[name].parameter_count(),
+                accumulates=round(accumulates[name], 3),
+                inference=round(median(seconds["inference"][name]), 4),
+                step=round(median(seconds["step"][name]), 4),
+                memory=round(memory[name] / 1e6, 1),
+            )
+            for name in RECIPES
+        ],
+        versions=versions(),
+        machine=machine(),
+    )
+
+
+def measured(data: str, results: Path, rounds: int = ROUNDS) -> Path:
+    """Measure unless that was done before, and write it beside the results."""
+    path = results / FOLDER / f"{data}.json"
+    if not path.exists():
+        show.note(f"Measuring what the recipes cost at the size of {data} …")
+        costs = measure(data, rounds)
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps(costs.model_dump(mode="json"), indent=1) + "\n")
+    return path
+
+
+def section(results: Path) -> Section:
+    """Parameters, multiply-accumulates, time and memory of all recipes."""
+    parts: list[str | Table | Picture] = [
+        "Random histories as long as a model looks back. Multiply-accumulates are what torch counts of one forward "
+        "pass over one history, without the scores of the items; what our compiled kernels multiply (selective scans, "
+        "the weighted sums of MARS in training) is not among them. Times are medians of turns taken side by side; "
+        f"memory is the most that torch's allocator held for a training step on {ROWS} histories. A step of the models "
+        "that are not causal trains one target per history, of the others one per event. The paper's times and "
+        "memory are of a GPU and do not compare; its column gives thousands of parameters and millions of "
+        "multiply-accumulates."
+    ]
+    for path in sorted((results / FOLDER).glob("*.json")):
+        costs = Costs.model_validate_json(path.read_bytes())
+        theirs = paper.EFFICIENCY.get(costs.data, {})
+        rows = [
+            [
+                cost.model,
+                f"{cost.parameters / 1000:,.0f}",
+                f"{cost.accumulates:.2f}",
+                f"{cost.inference:.3f}",
+                f"{cost.step:.3f}",
+                f"{cost.memory:,.1f}",
+                "{:.0f} / {:.2f}".format(*theirs[cost.model][:2]) if cost.model in theirs else "none",
+            ]
+            for cost in costs.rows
+        ]
+        columns = ["model", "thousand parameters", "million MACs", "ms per history", "training ms per target"]
+        columns += ["training peak MB", "paper"]
+        threads = costs.machine.get("torch threads", "?")
+        parts += [
+            f"## {costs.data}: {costs.items:,} items, {costs.length} events",
+            Table(columns, rows, f"Measured with torch {costs.versions['torch']} on {threads} threads."),
+            Picture(
+                f"efficiency-{costs.data}",
+                f"Time per history against multiply-accumulates at the size of {costs.data}.",
+                partial(_draw, costs.rows),
+            ),
+        ]
+    if len(parts) == 1:
+        parts.append("Not run.")
+    return Section("efficiency", "Efficiency", parts)
+
+
+def peak_bytes(run: Callable[[], object]) -> int:
+    """The most that torch's allocator held at once for `run`, beyond what was there before."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    allocations: list[tuple[int, int]] = []
+
+    def visit(event: _ProfilerEvent) -> None:
+        if isinstance(event.extra_fields, _ExtraFields_Allocation):
+            allocations.append((event.start_time_ns, event.extra_fields.alloc_size))
+        for child in event.children:
+            visit(child)
+
+    for event in profile.profiler.kineto_results.experimental_event_tree():
+        visit(event)
+    held = torch.tensor([size for _, size in sorted(allocations)]).cumsum(0)
+    return int(held.max())
+
+
+def _random_batch(items: int, length: int) -> Batch:
+    codes = torch.randint(1, items + 1, (ROWS, length + 1))
+    times = torch.randint(0, 86_400, (ROWS, length + 1)).cumsum(1)
+    lengths = torch.full((ROWS,), length)
+    batch = Batch(codes[:, :-1], times[:, :-1], lengths, codes[:, 1:], times[:, 1:])
+    return Batch(batch.items, batch.times, lengths, batch.targets, batch.target_times, twins=_only_last(batch))
+
+
+def _only_last(batch: Batch) -> Batch:
+    """The same histories with a target at the latest event only."""
+    targets = torch.zeros_like(batch.targets)
+    targets[:, -1] = batch.targets[:, -1]
+    return Batch(batch.items, batch.times, batch.lengths, targets, batch.target_times, twins=batch.twins)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _draw(rows: Sequence[Cost]) -> "Figure":
+    figure, (axis,) = plot(width=6.4, height=4.2)
+    for index, cost in enumerate(rows):
+        ours = cost.model.startswith("mars")
+        axis.scatter(
+            cost.accumulates,
+            cost.inference,
+            color=COLORS[2] if ours else COLORS[1],
+            marker=MARKERS[1] if ours else MARKERS[0],
+            s=36,
+        )
+        offset = (6, 4) if index % 2 else (6, -9)
+        axis.annotate(cost.model, (cost.accumulates, cost.inference), xytext=offset, textcoords="offset points", size=8)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("million multiply-accumulates per history")
+    axis.set_ylabel("milliseconds per history")
+    return figure

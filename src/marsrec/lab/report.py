@@ -1,0 +1,81 @@
+"""The report: all sections, from whatever results there are."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from marsrec.lab import comparison, efficiency, inspection_page, regimes, variants
+from marsrec.lab.page import Section, Table, write_report
+from marsrec.lab.paper import METRICS
+from marsrec.lab.results import Result, inspection_of
+from marsrec.models import backbone
+
+THEORY = "theory/measured.json"
+"""What `marsrec lab theory` measured, beside the results."""
+
+TITLE = "Results"
+LEAD = (
+    "Written by `marsrec lab report` from the files in `results/`: every table and figure of the paper, computed here, "
+    "beside what the paper says. What was not run says so."
+)
+
+
+def report(found: Sequence[Result], results: Path, out: Path) -> list[Path]:
+    """Write the report; the files that were written, the HTML page last."""
+    return write_report(sections(found, results), out, title=TITLE, lead=LEAD)
+
+
+def sections(found: Sequence[Result], results: Path) -> list[Section]:
+    """All sections, in the paper's order."""
+    listed = [
+        comparison.section(found, results),
+        variants.ablation(found),
+        variants.sensitivity(found),
+        efficiency.section(results),
+        regimes.subgroups(found, results),
+        regimes.entropy(found, results),
+        regimes.backbone_rule(found),
+        variants.clocks(found),
+        *inspections(found, results),
+    ]
+    from marsrec.lab import theory
+
+    path = results / THEORY
+    if path.exists():
+        listed.append(theory.section(json.loads(path.read_text())))
+    return [*listed, everything(found)]
+
+
+def inspections(found: Sequence[Result], results: Path) -> list[Section]:
+    """What MARS learned on each data set, on the backbone that the rule takes and on the request clock."""
+    shown = []
+    for data in comparison.datasets(found):
+        alike = comparison.alike(found, data)
+        if not alike or regimes.family(data) != data:
+            continue
+        ours = backbone(comparison.density(alike[0]))
+        for options in ({}, {"readout.clock": "request"}):
+            for result in comparison.find(alike, ours, options=options)[:1]:
+                if inspected := inspection_of(result, results):
+                    shown.append(inspection_page.section(f"inspection-{result.name}", inspected))
+    return shown
+
+
+def everything(found: Sequence[Result]) -> Section:
+    """All results, whatever their settings."""
+    rows = [
+        [
+            result.data,
+            result.model,
+            *(f"{100 * result.test[metric]:.2f}" for metric in METRICS),
+            f"{100 * result.valid['NDCG@10']:.2f}",
+            f"{result.best_epoch} of {result.epochs}",
+            f"{result.minutes:.0f}",
+            str(result.training.seed),
+            result.name,
+        ]
+        for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed))
+    ]
+    columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "seed", "file"]
+    text = "Every run that has a file in `results/`. Test × 100. Its settings and its training curve are in the file."
+    return Section("everything", "All runs", [text, Table(columns, rows)])

@@ -1,0 +1,53 @@
+"""Results made by hand, for tests of tables and figures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from marsrec.data.splits import SplitSettings
+from marsrec.lab.results import RANKS, Result
+from marsrec.models import model_settings
+from marsrec.training.module import TrainingSettings
+
+
+def result(
+    model: str,
+    hits: float = 0.08,
+    *,
+    data: str = "beauty",
+    seed: int = 0,
+    readout: str | None = None,
+    options: dict[str, Any] | None = None,
+    average: float = 8.9,
+    **training: Any,
+) -> Result:
+    """A result with some share of hits; its other metrics are half and a quarter of it."""
+    test = {"HR@10": hits, "NDCG@10": hits / 2, "MRR@10": hits / 4}
+    return Result(
+        data=data,
+        fingerprint="x",
+        statistics={"average_length": average},
+        training_length=average,
+        model=model,
+        settings=model_settings(model, average, readout=readout, options=options),
+        training=TrainingSettings(seed=seed, **training),
+        split=SplitSettings(),
+        valid=test,
+        test=test,
+        parameters=1,
+        best_epoch=5,
+        epochs=25,
+        minutes=7.0,
+        curve=[],
+    )
+
+
+def write_with_ranks(folder: Path, made: Result, ranks: list[float], lengths: list[int]) -> None:
+    """Write a result and the ranks of its test targets."""
+    (folder / RANKS).mkdir(parents=True, exist_ok=True)
+    frame = {"rank": np.array(ranks, dtype=np.float32), "length": np.array(lengths, dtype=np.int32)}
+    pl.DataFrame(frame).write_parquet(folder / RANKS / f"{made.name}.parquet")
+    (folder / f"{made.name}.json").write_text(json.dumps(made.model_dump(mode="json")))

@@ -1,0 +1,61 @@
+"""The main comparison shows what was run, beside what the paper says, and compares only what can be compared."""
+
+from pathlib import Path
+
+import pytest
+from tests.lab.made import result, write_with_ranks
+
+from marsrec.lab.comparison import alike, find, main_comparison, significance
+from marsrec.models import RECIPES
+
+
+def test_every_recipe_has_a_row_and_what_was_not_run_says_so() -> None:
+    table = main_comparison([result("sasrec", 0.08), result("mars-t", 0.088)], "beauty")
+    rows = {row[0]: row for row in table.rows}
+    assert list(rows) == list(RECIPES)
+    assert rows["gru4rec"][1:4] == ["not run"] * 3
+    assert rows["sasrec"][1:6] == ["*8.00*", "*4.00*", "*2.00*", "8.04 / 4.10 / 2.90", "-0.5%"]
+    assert rows["mars-t"][1] == "**8.80**"
+
+
+def test_seeds_are_averaged_with_their_deviation() -> None:
+    table = main_comparison([result("sasrec", hits, seed=seed) for seed, hits in enumerate((0.08, 0.09))], "beauty")
+    row = next(row for row in table.rows if row[0] == "sasrec")
+    assert row[1] == "**8.50 ± 0.71**"
+    assert row[-1] == "0, 1"
+
+
+def test_other_settings_and_other_trainings_are_not_mixed_in() -> None:
+    papers = result("sasrec", 0.08)
+    short = result("sasrec", 0.05, epochs=3)
+    narrow = result("sasrec", 0.07, options={"dim": 32})
+    assert find([papers, narrow], "sasrec") == [papers]
+    assert alike([short, short, papers], "beauty") == [papers]
+    assert alike([short], "beauty") == [short]  # where nothing was trained as in the paper, what most have in common
+    assert "epochs 3" in main_comparison([short], "beauty").caption
+
+
+def test_other_data_of_the_same_name_are_not_mixed_in() -> None:
+    one, other = result("sasrec"), result("mars-t").model_copy(update={"fingerprint": "y"})
+    assert len(alike([one, other], "beauty")) == 1
+
+
+def test_mars_is_compared_with_the_best_of_the_others_user_by_user(tmp_path: Path) -> None:
+    users = 400
+    made = {
+        "gru4rec": (result("gru4rec", 0.10), [1.0] * 40 + [99.0] * 360),
+        "sasrec": (result("sasrec", 0.50), [1.0] * 200 + [99.0] * 200),
+        "mars-t": (result("mars-t", 0.75), [1.0] * 300 + [99.0] * 100),
+    }
+    for one, ranks in made.values():
+        write_with_ranks(tmp_path, one, ranks, [5] * users)
+    (row,) = significance([one for one, _ in made.values()], tmp_path).rows
+    assert row[:3] == ["beauty", "mars-t", "sasrec"]
+    assert row[3].startswith("+25.00 [+2")
+    assert row[3].endswith("p < 0.0001")
+
+
+@pytest.mark.parametrize("missing", ["sasrec", "mars-t"])
+def test_nothing_is_claimed_of_what_was_not_run(tmp_path: Path, missing: str) -> None:
+    (row,) = significance([result("mars-t" if missing == "sasrec" else "sasrec")], tmp_path).rows
+    assert row[1] == "not run"
