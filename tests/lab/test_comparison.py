@@ -59,3 +59,12 @@ def test_mars_is_compared_with_the_best_of_the_others_user_by_user(tmp_path: Pat
 def test_nothing_is_claimed_of_what_was_not_run(tmp_path: Path, missing: str) -> None:
     (row,) = significance([result("mars-t" if missing == "sasrec" else "sasrec")], tmp_path).rows
     assert row[1] == "not run"
+
+
+def test_recboles_order_of_events_is_compared_with_the_paper_too() -> None:
+    dense = {"average": 165.0, "options": {"length": 200}}
+    rows = [
+        main_comparison([result("sasrec", 0.29, data=data, **dense)], data).rows[3]
+        for data in ("ml-1m", "ml-1m-recbole")
+    ]
+    assert rows[0][:5] == rows[1][:5] == ["sasrec", "**29.00**", "**14.50**", "**7.25**", "29.62 / 16.61 / 12.65"]

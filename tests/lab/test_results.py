@@ -76,6 +76,15 @@ def test_another_setting_is_another_result(run: Path, tmp_path: Path) -> None:
     assert len(read_results(results)) == 2
 
 
+def test_another_order_of_events_is_other_data(tmp_path: Path) -> None:
+    cyclic_log(users=20).write_csv(tmp_path / "shop.csv")
+    arguments = ["fit", str(tmp_path / "shop.csv"), "--model", "gru4rec", "--ties", "recbole", *TRAINING]
+    assert CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run")]).exit_code == 0
+    record(tmp_path / "run", tmp_path / "results")
+    (result,) = read_results(tmp_path / "results")
+    assert result.data == "shop-recbole"
+
+
 def test_what_does_not_agree_is_refused(run: Path, tmp_path: Path) -> None:
     metrics = json.loads((run / "metrics.json").read_text())
     for change, message in (

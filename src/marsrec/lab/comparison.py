@@ -46,11 +46,23 @@ def find(
     """Those of a recipe at the paper's settings, or changed as given; one per seed."""
     matching = []
     for result in results:
-        known = CATALOG[result.data].paper if result.data in CATALOG else None
+        data = CATALOG.get(published_name(result.data))
+        known = data.paper if data else None
         chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
         if result.settings == model_settings(recipe, density(result), readout=readout, options=chosen):
             matching.append(result)
     return matching
+
+
+def published_name(data: str) -> str:
+    """What the paper calls data: RecBole's order of events is the paper's.
+
+    Examples
+    --------
+    >>> published_name("ml-1m-recbole"), published_name("ml-1m")
+    ('ml-1m', 'ml-1m')
+    """
+    return data.removesuffix("-recbole")
 
 
 def density(result: Result) -> float:
@@ -89,13 +101,14 @@ def ranks(result: Result, folder: Path) -> pl.DataFrame:
 def datasets(found: Sequence[Result]) -> list[str]:
     """Names of the data in results: the paper's first, in its order."""
     names = {result.data for result in found}
-    return [name for name in paper.MAIN if name in names] + sorted(names - set(paper.MAIN))
+    known = list(paper.MAIN)
+    return sorted(names, key=lambda name: (*_place(published_name(name), known), name))
 
 
 def main_comparison(found: Sequence[Result], data: str) -> Table:
     """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
     results = alike(found, data)
-    published = paper.MAIN.get(data, {})
+    published = paper.MAIN.get(published_name(data), {})
     runs = {name: find(results, name) for name in RECIPES}
     means = {
         metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
@@ -168,6 +181,10 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         parts += [f"## {data}", main_comparison(found, data)]
     parts += ["## Is the difference significant?", significance(found, folder)]
     return Section("main", "Main comparison", parts)
+
+
+def _place(name: str, known: list[str]) -> tuple[int, str]:
+    return (known.index(name), "") if name in known else (len(known), name)
 
 
 def _training(settings: TrainingSettings) -> str:

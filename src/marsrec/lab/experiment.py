@@ -13,8 +13,8 @@
 Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
 (model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
 another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
-log is drawn from. At the top of the file, `efficiency` names data sets at whose size the cost of all recipes is
-measured, and `theory` is "quick" or "full".
+log is drawn from. `ties = "recbole"` takes the order of events that the paper's runs had. At the top of the file,
+`efficiency` names data sets at whose size the cost of all recipes is measured, and `theory` is "quick" or "full".
 """
 
 import tomllib
@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from marsrec.data.histories import Ties
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings, explain_validation
 from marsrec.training.module import TrainingSettings
@@ -41,6 +42,8 @@ class Run(Settings):
     """Keep no more than so many latest events of each user."""
     hawkes: dict[str, Any] = Field(default_factory=dict)
     """For data "hawkes": settings of the generator that differ from the default."""
+    ties: Ties = "file"
+    """Order of events of equal time; "recbole" is that of the paper's runs."""
     encoder: str | None = None
     readout: str | None = None
     published: bool = False
@@ -59,8 +62,12 @@ class Run(Settings):
     @property
     def change(self) -> str:
         """What is done to the data, to be added to their name."""
-        changes = [*self.hawkes.items(), *([("latest", self.latest)] if self.latest else [])]
-        return "".join(f"-{name}{value}" for name, value in changes)
+        changes = [f"{name}{value}" for name, value in self.hawkes.items()]
+        if self.latest:
+            changes.append(f"latest{self.latest}")
+        if self.ties != "file":
+            changes.append(self.ties)
+        return "".join(f"-{change}" for change in changes)
 
 
 class _Table(Settings):
@@ -71,6 +78,7 @@ class _Table(Settings):
     seed: int | list[int] = 0
     latest: int | list[int] | None = None
     hawkes: dict[str, Any] = Field(default_factory=dict)
+    ties: Ties = "file"
     encoder: str | None = None
     readout: str | None = None
     published: bool = False
@@ -80,8 +88,8 @@ class _Table(Settings):
     label: str | None = None
 
     def runs(self, training: dict[str, Any]) -> list[Run]:
-        shared = self.model_dump(include={"encoder", "readout", "published"})
-        variants = self.variants or {self.label: {}}
+        shared = self.model_dump(include={"ties", "encoder", "readout", "published"})
+        variants: dict[str | None, dict[str, Any]] = {**self.variants} or {self.label: {}}
         generated = product(*(_list(values) for values in self.hawkes.values()))
         return [
             Run(

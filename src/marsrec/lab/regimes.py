@@ -11,7 +11,7 @@ import numpy as np
 
 from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length
 from marsrec.lab import paper
-from marsrec.lab.comparison import alike, datasets, density, figures, find, ranks, trained
+from marsrec.lab.comparison import alike, datasets, density, figures, find, published_name, ranks, trained
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
 from marsrec.lab.results import Result, inspection_of
 from marsrec.models import DENSE_FROM
@@ -36,7 +36,7 @@ def subgroups(found: Sequence[Result], folder: Path) -> Section:
             if not all(pair):
                 continue
             groups = [_by_length(of, folder) for of in pair]
-            theirs = paper.SUBGROUPS.get((data, ours))
+            theirs = paper.SUBGROUPS.get((published_name(data), ours))
             rows = []
             for index, (bucket, users) in enumerate(zip(*(groups[0][key] for key in ("bucket", "users")), strict=True)):
                 before, after = (group["HR@10"][index] for group in groups)
@@ -61,7 +61,7 @@ def entropy(found: Sequence[Result], folder: Path) -> Section:
         if inspected is None:
             continue
         layers = [f"{layer.mean:.3f} ± {layer.std:.3f}" for layer in inspected.attention]
-        theirs = " / ".join(f"{value:.3f}" for value in paper.ENTROPY.get(data, ())) or "none"
+        theirs = " / ".join(f"{value:.3f}" for value in paper.ENTROPY.get(published_name(data), ())) or "none"
         gain = ""
         if ours:
             relative = mean(figures(ours, "HR@10")) / mean(figures(base, "HR@10")) - 1

@@ -108,6 +108,9 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     named = data or measured["data"].get("name")
     if named is None:
         raise DataError(f"{run}: does not tell the name of its data. Give it with --data.")
+    ties = recommender.histories.ties
+    if ties != "file" and not named.endswith(f"-{ties}"):  # another order of events is other data
+        named = f"{named}-{ties}"
     evaluation = recommender.evaluate("test")
     for metric, value in measured["test"].items():
         if abs(evaluation.metrics[metric] - value) > 1e-4:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 
 from marsrec import show
 from marsrec.data.hawkes import HawkesSettings, hawkes
-from marsrec.data.histories import Histories
+from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import SettingsError
@@ -71,21 +71,19 @@ def source_of(run: Run) -> Source:
     generator = HawkesSettings(**run.hawkes)
     if run.hawkes and run.data != EMBEDDED:
         raise SettingsError(f"{run.title}: hawkes settings are for data {EMBEDDED!r}, not for {run.data!r}.")
-    return _opened(run.data, generator.model_dump_json(), run.latest, run.change)
+    return _opened(run.data, generator.model_dump_json(), run.latest, run.ties, run.change)
 
 
 @cache
-def _opened(data: str, generator: str, latest: int | None, change: str) -> Source:
-    if not change:
-        return open_data(data)
+def _opened(data: str, generator: str, latest: int | None, ties: Ties, change: str) -> Source:
     if data == EMBEDDED:
         log, _ = hawkes(HawkesSettings.model_validate_json(generator))
-        source = Source(data, Histories.from_log(log))
+        source = Source(data, Histories.from_log(log, ties))
     else:
-        source = open_data(data)
-    histories = source.histories.latest(latest) if latest else source.histories
-    # Changed data are other data: what the paper sets is for the whole.
-    return Source(f"{source.name}{change}", histories)
+        source = open_data(data, ties=ties)
+    if latest:  # other data: what the paper sets is for the whole
+        source = Source(source.name, source.histories.latest(latest))
+    return replace(source, name=f"{source.name}{change}")
 
 
 def recommender_of(run: Run) -> Recommender:

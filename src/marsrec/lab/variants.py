@@ -6,7 +6,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from marsrec.lab import paper
-from marsrec.lab.comparison import alike, datasets, figures, find, spread, trained
+from marsrec.lab.comparison import alike, datasets, figures, find, published_name, spread, trained
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
@@ -45,7 +45,7 @@ def ablation(found: Sequence[Result]) -> Section:
         results = alike(found, data)
         for recipe in MARS:
             if _changed(results, recipe, ABLATIONS):
-                theirs = paper.ABLATION[recipe].get(data, {})
+                theirs = paper.ABLATION[recipe].get(published_name(data), {})
                 parts += [f"## {recipe} on {data}", _table(results, recipe, ABLATIONS, theirs)]
     if len(parts) == 1:
         parts.append("Not run.")
@@ -82,8 +82,8 @@ def sensitivity(found: Sequence[Result]) -> Section:
             heads = _sweep(results, recipe, "readout.heads", (1, 2, 4, 8, 16))
             dropout = _sweep(results, recipe, "encoder.dropout", (0.1, 0.2, 0.3, 0.5, 0.7))
             published: list[Mapping[Any, float]] = [
-                paper.HEADS.get(recipe, {}).get(data, {}),
-                paper.DROPOUT.get(data, {}),
+                paper.HEADS.get(recipe, {}).get(published_name(data), {}),
+                paper.DROPOUT.get(published_name(data), {}),
             ]
             for title, label, swept, theirs in (
                 ("Heads", "number of decay heads K", heads, published[0]),
