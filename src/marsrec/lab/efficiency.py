@@ -1,8 +1,11 @@
 """What the recipes cost: parameters, multiply-accumulates, time and memory, measured side by side in one run."""
 
 import json
+import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity
 from torch.utils.flop_counter import FlopCounterMode
 
 from marsrec import show
@@ -97,7 +101,7 @@ def measure(data: str, rounds: int = ROUNDS) -> Costs:
 
             model.eval()
             if turn == 0:
-                with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+                with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                     model(batch[:1])
                 accumulates[name] = counter.get_total_flops() / 2 / 1e6
             taken = {"inference": _seconds(encode)}
@@ -184,7 +188,7 @@ def section(results: Path) -> Section:
 
 def peak_bytes(run: Callable[[], object]) -> int:
     """The most that torch's allocator held at once for `run`, beyond what was there before."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    with _quiet(), torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profile:
         run()
     allocations: list[tuple[int, int]] = []
 
@@ -198,6 +202,20 @@ def peak_bytes(run: Callable[[], object]) -> int:
         visit(event)
     held = torch.tensor([size for _, size in sorted(allocations)]).cumsum(0)
     return int(held.max())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The profiler writes lines of its own to the terminal, past Python."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _random_batch(items: int, length: int) -> Batch:

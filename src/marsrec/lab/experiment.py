@@ -89,7 +89,7 @@ class _Table(Settings):
 
     def runs(self, training: dict[str, Any]) -> list[Run]:
         shared = self.model_dump(include={"ties", "encoder", "readout", "published"})
-        variants: dict[str | None, dict[str, Any]] = {**self.variants} or {self.label: {}}
+        variants: list[tuple[str | None, dict[str, Any]]] = [*self.variants.items()] or [(self.label, {})]
         generated = product(*(_list(values) for values in self.hawkes.values()))
         return [
             Run(
@@ -107,7 +107,7 @@ class _Table(Settings):
                 _list(self.data),
                 generated,
                 _list(self.latest),
-                variants.items(),
+                variants,
                 _list(self.model),
                 _list(self.seed),
             )
