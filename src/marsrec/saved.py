@@ -52,7 +52,7 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         save_file({name: value.contiguous() for name, value in network.state_dict().items()}, target / WEIGHTS)
         (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
         (target / METRICS).write_text(json.dumps(recommender.metrics, indent=2) + "\n")
-        items = pl.DataFrame({"item": recommender.item_ids.ids, "count": recommender.item_counts[1:]})
+        items = recommender.item_ids.frame("item").with_columns(count=recommender.item_counts[1:])
         items.write_parquet(target / ITEMS)
         if histories and recommender.histories is not None:
             recommender.histories.save(target / HISTORIES)
@@ -69,7 +69,7 @@ def load(kind: type[R], folder: Path, device: str) -> R:
         recommender.settings = ModelSettings.model_validate(config["model"])
         recommender.split_settings = SplitSettings.model_validate(config["split"])
         items = pl.read_parquet(folder / ITEMS)
-        recommender.item_ids = Vocabulary(items["item"])
+        recommender.item_ids = Vocabulary.of(items, "item")
         recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
         recommender.unit, recommender.log_end = config["unit"], config["log_end"]
         recommender.metrics = json.loads((folder / METRICS).read_text())

@@ -15,6 +15,7 @@ from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
 from marsrec.cli.fit import fit
 from marsrec.cli.lab import lab
+from marsrec.cli.serve import serve
 from marsrec.cli.use import evaluate, explain, recommend
 from marsrec.errors import MarsrecError
 from marsrec.settings import explain_validation
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, models, doctor):
+for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, serve, models, doctor):
     app.command()(command)
 app.add_typer(lab, name="lab")
 

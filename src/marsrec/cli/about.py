@@ -58,8 +58,13 @@ def doctor(as_json: Json = False) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that shows why.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
     """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
+    from marsrec.cli.serve import serve as serve_models
     from marsrec.demo import run
 
-    run(out)
+    folders = run(out)
+    if serve:
+        serve_models(folders, port=port)

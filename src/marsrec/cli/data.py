@@ -70,17 +70,26 @@ def prepare(
     min_item_events: MinItemEvents = 1,
     max_item_events: MaxItemEvents = None,
     ties: TiesOption = "file",
+    titles: Annotated[
+        Path | None, typer.Option(help="A file with the columns item and title, for pages that people read.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read, check and filter a log, and write histories that open at once."""
     from marsrec.data.times import utc_date
+    from marsrec.data.titles import with_titles
 
     source = open_with(locals(), log)
-    statistics = source.histories.statistics()
+    histories, notes = source.histories, list(source.notes)
+    if titles is not None:
+        histories, said = with_titles(histories, titles)
+        notes.append(said)
+        show.note(f"· {said}")
+    statistics = histories.statistics()
     if out is not None:
-        source.histories.save(out)
+        histories.save(out)
     if as_json:
-        show.as_json({**statistics, "notes": source.notes, "folder": str(out) if out else None})
+        show.as_json({**statistics, "notes": notes, "folder": str(out) if out else None})
         return
     for name in ("first_time", "last_time"):
         statistics[name] = f"{statistics[name]} ({utc_date(int(statistics[name]), source.histories.unit)})"

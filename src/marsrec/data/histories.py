@@ -35,6 +35,8 @@ class Vocabulary:
     """
 
     ids: pl.Series
+    titles: pl.Series | None = None
+    """What people call them, where the data tell; null where one has no title."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -55,6 +57,16 @@ class Vocabulary:
         """Raw ids of codes; null for code 0."""
         indices = pl.Series(codes).cast(pl.Int64) - 1
         return self.ids.gather(indices.set(indices < 0, None))
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """A row per id, for a file: its column is called `name`, and `title` stands beside it if there are titles."""
+        frame = self.ids.rename(name).to_frame()
+        return frame if self.titles is None else frame.with_columns(title=self.titles)
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, name: str) -> Self:
+        """What `frame` made."""
+        return cls(frame[name], frame["title"] if "title" in frame.columns else None)
 
 
 @dataclass(frozen=True)
@@ -180,8 +192,8 @@ class Histories:
             np.save(target / "items.npy", self.items)
             np.save(target / "times.npy", self.times)
             np.save(target / "offsets.npy", self.offsets)
-            self.user_ids.ids.rename("user").to_frame().write_parquet(target / "user_ids.parquet")
-            self.item_ids.ids.rename("item").to_frame().write_parquet(target / "item_ids.parquet")
+            self.user_ids.frame("user").write_parquet(target / "user_ids.parquet")
+            self.item_ids.frame("item").write_parquet(target / "item_ids.parquet")
             meta = {"format": FORMAT, **self.statistics()}
             (target / "histories.json").write_text(json.dumps(meta, indent=2) + "\n")
 
@@ -204,8 +216,8 @@ class Histories:
                 items=np.load(folder / "items.npy", mmap_mode="r"),
                 times=np.load(folder / "times.npy", mmap_mode="r"),
                 offsets=np.load(folder / "offsets.npy"),
-                user_ids=Vocabulary(pl.read_parquet(folder / "user_ids.parquet")["user"]),
-                item_ids=Vocabulary(pl.read_parquet(folder / "item_ids.parquet")["item"]),
+                user_ids=Vocabulary.of(pl.read_parquet(folder / "user_ids.parquet"), "user"),
+                item_ids=Vocabulary.of(pl.read_parquet(folder / "item_ids.parquet"), "item"),
                 unit=meta["unit"],
                 ties=meta["ties"],
             )

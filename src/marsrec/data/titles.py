@@ -1,0 +1,64 @@
+"""Titles of items: what people read instead of ids."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from marsrec.data.formats import open_dataframe, open_file
+from marsrec.data.histories import Histories
+from marsrec.errors import DataError
+
+ITEM_COLUMNS = ("item", "item_id", "id", "asin", "movie_id", "business_id")
+TITLE_COLUMNS = ("title", "name", "label")
+
+
+def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Histories, str]:
+    """Histories whose items have titles, and a sentence on how many got one.
+
+    Parameters
+    ----------
+    histories : Histories
+        What to give titles to.
+    source : Path or DataFrame
+        A file of any format that a log can have, or a dataframe, with a column of items and one of titles. Of several
+        titles of an item the first counts.
+
+    Examples
+    --------
+    >>> from marsrec.data.log import read_log
+    >>> log = read_log(pl.DataFrame({"user": [1, 1], "item": [7, 9], "time": [5, 6]}))
+    >>> titles = pl.DataFrame({"item": [9, 7, 8], "title": ["Milk", "Tea", "Beer"]})
+    >>> named, said = with_titles(Histories.from_log(log), titles)
+    >>> named.item_ids.titles.to_list(), said
+    (['Tea', 'Milk'], 'all 2 items have a title')
+    """
+    table = open_file(source) if isinstance(source, Path) else open_dataframe(source)
+    place = str(source) if isinstance(source, Path) else "dataframe"
+    item, title = (_column(table.names, wanted, place) for wanted in (ITEM_COLUMNS, TITLE_COLUMNS))
+    ids = histories.item_ids.ids
+    frame = table.read([item, title]).select(
+        item=pl.col(item).cast(ids.dtype, strict=False), title=pl.col(title).cast(pl.String).str.strip_chars()
+    )
+    frame = frame.drop_nulls().filter(pl.col("title") != "").unique("item", keep="first", maintain_order=True)
+    titles = pl.DataFrame({"item": ids}).join(frame, on="item", how="left", maintain_order="left")["title"]
+    missing = titles.null_count()
+    if missing == len(ids):
+        raise DataError(
+            f"{place}: no item of its column {item!r} is in the log, whose items are like {ids[0]!r}. "
+            "Give the file that belongs to the log."
+        )
+    said = (
+        f"{len(ids) - missing:,} of {len(ids):,} items have a title"
+        if missing
+        else f"all {len(ids):,} items have a title"
+    )
+    return replace(histories, item_ids=replace(histories.item_ids, titles=titles)), said
+
+
+def _column(names: list[str], wanted: tuple[str, ...], place: str) -> str:
+    usual = {name.lower().split(":")[0]: name for name in reversed(names)}
+    for name in wanted:
+        if name in usual:
+            return usual[name]
+    raise DataError(f"{place}: has no column {' or '.join(map(repr, wanted))}; found {', '.join(map(repr, names))}.")

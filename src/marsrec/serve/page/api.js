@@ -1,0 +1,44 @@
+// Requests to the server that the page came from. Errors carry the server's own words.
+
+const KEY = "marsrec-token";
+
+export class ServerError extends Error {
+  constructor(status, error) {
+    super(error?.remedy ? `${error.message} ${error.remedy}` : error?.message ?? `The server answered ${status}.`);
+    this.status = status;
+  }
+}
+
+export function useToken(token) { sessionStorage.setItem(KEY, token); }
+
+async function ask(path, options = {}) {
+  const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}) };
+  const token = sessionStorage.getItem(KEY);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const answer = await fetch(path, { ...options, headers });
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok) throw new ServerError(answer.status, body?.error);
+  return body;
+}
+
+const query = (given) => {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) if (value !== null && value !== undefined) parameters.set(name, value);
+  return `?${parameters}`;
+};
+
+export const getModel = (model) => ask(`/v1/model${query({ model })}`);
+export const findUsers = (search, model) => ask(`/v1/users${query({ search, model, limit: 30 })}`);
+export const findItems = (search, model) => ask(`/v1/items${query({ search, model, limit: 30 })}`);
+export const similarItems = (item, model) => ask(`/v1/items/${encodeURIComponent(item)}/similar${query({ k: 5, model })}`);
+
+export const recommendToUser = (user, { model, at, signal }) =>
+  ask(`/v1/users/${encodeURIComponent(user)}/recommendations${query({ k: 10, explain: true, model, at })}`, { signal });
+
+export async function recommendForHistory(history, { model, at, signal }) {
+  const body = JSON.stringify({ history, k: 10, explain: true, at });
+  return (await ask(`/v1/recommend${query({ model })}`, { method: "POST", body, signal })).results[0];
+}
+
+export const addEvent = (user, item, time) =>
+  ask(`/v1/users/${encodeURIComponent(user)}/events`, { method: "POST", body: JSON.stringify({ events: [{ item, time }] }) });

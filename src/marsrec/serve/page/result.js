@@ -1,0 +1,110 @@
+// What one model makes of a history: timeline, decay curves, recommendations and why.
+
+import { bar, decay, timeline } from "./draw.js";
+import { date, perSecond } from "./time.js";
+
+export function make(name, given = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(given)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key in element && key !== "list") element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+// Share of the last state and of each head in a score.
+function sharesOf(explanation, heads) {
+  const byHead = heads.map((head, k) => sum(explanation.shares.map((row) => row[k])) + explanation.earlier[k]);
+  return [
+    { name: "last state", value: explanation.last_state, style: "last" },
+    ...byHead.map((value, k) => ({ name: `head ${k + 1}, half-life ${heads[k].half_life}`, value, style: `h${k % 8}` })),
+  ];
+}
+
+function legend(heads) {
+  const entries = [["last", "last state of the encoder"], ...heads.map((head, k) => [`h${k % 8}`, `head ${k + 1}: half-life ${head.half_life}`])];
+  return make("ul", { className: "legend" }, ...entries.map(([style, label]) => make("li", {}, make("span", { className: `swatch ${style}` }), label)));
+}
+
+// The exact split of a score: a row per event, a column per head.
+function why(entry, reading) {
+  const { explanation } = entry;
+  const number = (value) => value.toFixed(4);
+  const events = reading.events.map((event, index) => ({ ...event, shares: explanation.shares[index], total: sum(explanation.shares[index]) }));
+  events.sort((one, other) => Math.abs(other.total) - Math.abs(one.total));
+  const most = events.slice(0, 8);
+  const rest = events.slice(8);
+  const restShares = reading.heads.map((_, k) => sum(rest.map((event) => event.shares[k])) + explanation.earlier[k]);
+  const restCount = rest.length + reading.earlier;
+  const rows = most.map((event) => [`${event.item}, ${event.age} old`, ...event.shares.map(number), number(event.total)]);
+  if (restCount) rows.push([`${restCount} others`, ...restShares.map(number), number(sum(restShares))]);
+  rows.push(["last state", ...reading.heads.map(() => ""), number(explanation.last_state)]);
+  const cells = (row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)));
+  return make("div", { className: "why" }, make("table", {},
+    make("caption", {}, "Its score, split by past event and time scale"),
+    make("thead", {}, make("tr", {}, ...["event", ...reading.heads.map((_, k) => `head ${k + 1}`), "share"].map((cell) => make("th", { scope: "col" }, cell)))),
+    make("tbody", {}, ...rows.map(cells)),
+    make("tfoot", {}, cells(["score", ...reading.heads.map(() => ""), number(entry.score)]))));
+}
+
+function recommendations(result, before) {
+  const { items, reading } = result;
+  const splits = items.map((entry) => (entry.explanation ? sharesOf(entry.explanation, reading.heads) : null));
+  const ups = splits.map((shares) => (shares ? sum(shares.map(({ value }) => Math.max(value, 0))) : 0));
+  const downs = splits.map((shares) => (shares ? sum(shares.map(({ value }) => Math.min(value, 0))) : 0));
+  const span = [Math.min(0, ...downs), Math.max(0, ...ups)];
+  return make("ol", { className: "recs", "aria-label": `Recommended by ${result.model}` }, ...items.map((entry, index) => {
+    const place = before?.indexOf(entry.item) ?? -1;
+    const moved = !before ? "" : place < 0 ? " new" : place > index ? ` ▲${place - index}` : place < index ? ` ▼${index - place}` : "";
+    const line = make("li", { "data-item": String(entry.item), "data-score": entry.score });
+    const content = [
+      make("span", {}, `${entry.rank}.`),
+      make("span", { className: "item" }, entry.title ?? String(entry.item), make("span", { className: "moved" }, moved)),
+      splits[index] ? bar(splits[index], span) : make("span", { className: "bar" }),
+      make("span", { className: "score" }, entry.score.toFixed(3)),
+    ];
+    if (!splits[index]) {
+      line.append(make("div", { className: "rec" }, ...content));
+      return line;
+    }
+    const button = make("button", { type: "button", className: "rec", "aria-expanded": "false", onclick: () => {
+      const open = button.getAttribute("aria-expanded") === "true";
+      button.setAttribute("aria-expanded", String(!open));
+      if (open) line.querySelector(".why").remove(); else line.append(why(entry, reading));
+    } }, ...content);
+    line.append(button);
+    return line;
+  }));
+}
+
+function eventTable(reading, unit) {
+  const columns = ["event", "when", ...reading.heads.map((_, k) => `head ${k + 1}`)];
+  const rows = [...reading.events].reverse().map((event) => [String(event.item), date(event.time, unit), ...(event.weights ?? []).map((weight) => `${(100 * weight).toFixed(1)} %`)]);
+  return make("details", {}, make("summary", {}, `The ${reading.events.length} events as a table`),
+    make("div", { className: "why" }, make("table", { className: "events" },
+      make("thead", {}, make("tr", {}, ...columns.map((cell) => make("th", { scope: "col" }, cell)))),
+      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))))));
+}
+
+// Letters keep their size: where there is little room, pictures are drawn narrower, not smaller.
+export function card(info, result, before, width) {
+  const { reading } = result;
+  const article = make("article", { "data-model": result.model, "aria-label": result.model });
+  const test = info.metrics?.test ?? {};
+  const measured = ["HR@10", "NDCG@10"].filter((name) => name in test).map((name) => `${name} ${(100 * test[name]).toFixed(2)}`).join(", ");
+  article.append(make("header", {}, make("h2", {}, info.name), make("p", { className: "caption" }, `${info.title}${measured ? `; test × 100: ${measured}` : ""}`)));
+  if (result.source === "popularity") article.append(make("p", { className: "caption" }, "No known item in the history: these are the most frequent items."));
+  article.append(make("h3", {}, "Recommended"), reading?.heads.length ? legend(reading.heads) : "", recommendations(result, before));
+  if (reading) {
+    article.append(make("h3", {}, "What it looks at"), timeline(reading, result.at, perSecond(info.unit), width));
+    if (reading.earlier) article.append(make("p", { className: "caption" }, `${reading.earlier} earlier events count too.`));
+    article.append(eventTable(reading, info.unit));
+    if (reading.heads.length) article.append(make("h3", {}, "How fast events fade for this user"), decay(reading, width));
+    else article.append(make("p", { className: "caption" }, `${info.title} has no time scales of its own: it sees ${info.clock ? "times" : "the order of events"}.`));
+  }
+  return article;
+}

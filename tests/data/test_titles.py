@@ -1,0 +1,53 @@
+"""Titles go with the items from their file to the saved model."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.synthetic import cyclic_log
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.data.histories import Histories
+from marsrec.data.log import read_log
+from marsrec.data.titles import with_titles
+from marsrec.errors import DataError
+
+
+@pytest.fixture
+def histories() -> Histories:
+    return Histories.from_log(read_log(pl.DataFrame({"user": [1, 1, 1], "item": [7, 9, 8], "time": [5, 6, 7]})))
+
+
+def test_titles_find_their_items_whatever_the_order_and_kind(histories: Histories, tmp_path: Path) -> None:
+    path = tmp_path / "movies.csv"
+    path.write_text("movie_id,Name,year\n9,  Milk ,1999\n7,Tea,2000\n7,Other tea,2001\n1,Beer,2002\n8,,2003\n")
+    named, said = with_titles(histories, path)
+    assert named.item_ids.titles is not None
+    assert dict(zip(named.item_ids.ids, named.item_ids.titles, strict=True)) == {7: "Tea", 9: "Milk", 8: None}
+    assert said == "2 of 3 items have a title"
+    assert named.fingerprint == histories.fingerprint  # the same events
+
+
+def test_titles_are_kept_in_folders(tmp_path: Path) -> None:
+    histories = Histories.from_log(read_log(cyclic_log(users=10)))
+    ids = histories.item_ids.ids
+    named, _ = with_titles(histories, pl.DataFrame({"item": ids, "title": [f"Item {i}" for i in ids]}))
+    named.save(tmp_path / "prepared")
+    loaded = Histories.load(tmp_path / "prepared")
+    assert loaded.item_ids.titles.to_list() == named.item_ids.titles.to_list()
+    training = TrainingSettings(epochs=1, targets_per_batch=64)
+    Recommender("gru4rec", options={"length": 8, "dim": 8}, training=training).fit(loaded).save(tmp_path / "model")
+    assert Recommender.load(tmp_path / "model").item_ids.titles.to_list() == named.item_ids.titles.to_list()
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ({"thing": [7], "title": ["Tea"]}, "has no column 'item' or 'item_id'"),
+        ({"item": [7], "text": ["Tea"]}, "has no column 'title' or 'name'"),
+        ({"item": [70], "title": ["Tea"]}, "no item of its column 'item' is in the log, whose items are like 7"),
+    ],
+)
+def test_other_files_are_refused(histories: Histories, frame: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        with_titles(histories, pl.DataFrame(frame))
