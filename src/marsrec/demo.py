@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from marsrec import show
-from marsrec.data.batches import Batches, contexts
 from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
-from marsrec.nn.readouts.mars import Mars
+from marsrec.lab.inspection import read_heads
 from marsrec.recommender import Recommender
 from marsrec.training.module import TrainingSettings
 
@@ -27,8 +26,11 @@ CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
 BEST = "mars-t, request clock"
 
 
-def run(out: Path) -> None:
-    """Train sasrec, and mars-t on both clocks, on the hawkes log; compare them and explain a recommendation."""
+def run(out: Path) -> list[Path]:
+    """Train sasrec, and mars-t on both clocks, on the hawkes log; compare them and explain a recommendation.
+
+    Returns the folders of the models, the best first.
+    """
     log, truth = hawkes(HawkesSettings())
     histories = Histories.from_log(log)
     show.note(
@@ -49,7 +51,8 @@ def run(out: Path) -> None:
     show.note("On the request clock mars-t also hears when it is asked, which the others are not told.")
 
     mars = trained[BEST]
-    rates, gate = _typical_heads(mars)
+    all_rates, all_gates, _ = read_heads(mars)
+    rates, gate = all_rates.median(0).values.numpy(), all_gates.mean(0).numpy()
     _show_rates(mars, truth, rates, gate)
     picture = out / "decay.png"
     draw_decay(picture, mars, truth, rates, gate)
@@ -69,29 +72,13 @@ def run(out: Path) -> None:
         show.note(f"  source {Path(sys.prefix).name}/bin/activate")
     show.note(f"  marsrec recommend {folder} --user {user}")
     show.note(f"  marsrec explain {folder} --user {user}")
+    show.note(f"  marsrec serve {folder} {out / 'sasrec'}    # then open http://127.0.0.1:8000: a page that shows why")
     show.note("  marsrec fit YOUR_LOG.csv")
+    return [folder, *(out / _folder(title) for title in trained if title != BEST)]
 
 
 def _folder(title: str) -> str:
     return title.replace(",", "").replace(" ", "-")
-
-
-def _typical_heads(recommender: Recommender) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Median exponent and mean gate of each head over the test histories."""
-    model, split = recommender.network, recommender.split()
-    assert model is not None
-    assert isinstance(model.readout, Mars)
-    rows = contexts(split.histories, split.test, recommender.settings.length)
-    batches = Batches(split.histories, rows, 32_768, count="positions")
-    rates, gates = [], []
-    with torch.no_grad():
-        for index in range(len(batches)):
-            batch = batches[index]
-            embedded = model.items(batch.items)
-            reading = model.readout.read(model.encoder(embedded, batch), embedded, batch)
-            rates.append(reading.rates[:, 0])
-            gates.append(reading.gate[:, 0])
-    return torch.cat(rates).median(0).values.numpy(), torch.cat(gates).mean(0).numpy()
 
 
 def _show_rates(recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:

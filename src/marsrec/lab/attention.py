@@ -9,11 +9,9 @@ from torch import Tensor
 from marsrec.data.batches import Batch, Batches, contexts
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.nn.encoders.transformer import AttentionBlock, Transformer
+from marsrec.nn.kernels.attention import chunks
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings
-
-WEIGHTS = 1 << 22
-"""Attention weights that are held at a time."""
 
 
 class Entropy(Settings):
@@ -43,10 +41,7 @@ def attention_entropy(recommender: Recommender) -> list[Entropy]:
                 model.encode(batch)
             for block, entropies in zip(blocks, found, strict=True):
                 query, key, _ = block.split(projected.pop(0))
-                rows = max(1, WEIGHTS // (block.heads * batch.items.shape[1] ** 2))
-                for start in range(0, len(query), rows):
-                    piece = slice(start, start + rows)
-                    entropies.append(normalised_entropy(query[piece], key[piece], batch.lengths[piece]))
+                entropies.append(normalised_entropy(query, key, batch.lengths))
     finally:
         for hook in hooks:
             hook.remove()
@@ -74,13 +69,23 @@ def normalised_entropy(query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
     >>> normalised_entropy(torch.zeros(1, 2, 3, 4), torch.randn(1, 2, 3, 4), torch.tensor([3]))
     tensor([1., 1.])
     """
-    L, d = query.shape[2:]
+    B, H, L, d = query.shape
+    query = query / math.sqrt(d)
     order = torch.arange(L, device=query.device)
+    later = order > order[:, None]
     lowest = torch.finfo(query.dtype).min  # not -inf, which times a weight of 0 is not a number
-    logits = (query @ key.mT / math.sqrt(d)).masked_fill_(order > order[:, None], lowest)
-    entropy = logits.logsumexp(-1) - torch.linalg.vecdot(logits.softmax(-1), logits)  # (B, H, L)
+    total = query.new_zeros(B, L)  # over heads
+    for head, rows, asked in chunks(B, H, L):  # so few weights at a time that they stay in the cache
+        past = slice(asked.stop)
+        logits = query[rows, head, asked] @ key[rows, head, past].mT
+        logits.masked_fill_(later[asked, past], lowest)
+        logits -= logits.amax(-1, keepdim=True)
+        weights = logits.exp()
+        mass = weights.sum(-1)
+        # -Σ w log w, where log w is the logit less the logarithm of the mass.
+        total[rows, asked] += mass.log() - torch.linalg.vecdot(weights, logits.clamp_(min=lowest)) / mass
     counted = (order >= 1) & (order < lengths[:, None])  # (B, L)
-    normalised: Tensor = entropy.mean(1) / torch.log1p(order)  # (B, L)
+    normalised: Tensor = total / (H * torch.log1p(order))
     return normalised[counted]
 
 

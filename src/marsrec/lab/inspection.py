@@ -225,26 +225,26 @@ def _half_lives(operator: MARS, rates: Tensor) -> NDArray[Any]:
 
 
 def _examples(recommender: Recommender, split: Split) -> list[Example]:
-    """A hit of typical length, a hit with a long history, and a typical result.
+    """The best results on a history of typical length and on a long one, and a typical result.
 
     Of the histories whose length is nearest to the median (the 90 % quantile), take those whose next item has the best
     rank, or the rank nearest to their median; of these the one with most different times of events, and the first.
     """
     wanted = [
-        ("a hit, history of median length", 0.5, True),
-        ("a hit, long history (90 % quantile)", 0.9, True),
-        ("a result of median rank, history of median length", 0.5, False),
+        ("next item of best rank, history of median length", 0.5, True),
+        ("next item of best rank, long history (90 % quantile)", 0.9, True),
+        ("next item of median rank, history of median length", 0.5, False),
     ]
     length = recommender.settings.length
     rows = contexts(split.histories, split.test, length)
     lengths = rows[:, 1] - rows[:, 0]
     pool = max(10, min(POOL, len(rows) // 10))
     found: dict[int, Example] = {}
-    for kind, level, hit in wanted:
+    for kind, level, best_rank in wanted:
         near = np.sort(np.argsort(np.abs(lengths - np.quantile(lengths, level)), kind="stable")[:pool])
         targets = Targets(split.test.users[near], split.test.positions[near])
         ranks = evaluate(recommender._fitted(), replace(split, test=targets), length).ranks
-        worse = ranks if hit else np.abs(ranks - np.median(ranks))
+        worse = ranks if best_rank else np.abs(ranks - np.median(ranks))
         moments = [len(np.unique(split.histories.times[start:end])) for start, end, _ in rows[near]]
         best = np.lexsort((np.negative(moments), worse))[0]
         found.setdefault(int(near[best]), _example(recommender, split, rows[near[best]], ranks[best], kind))
@@ -267,7 +267,7 @@ def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], ran
     places = [*range(1, len(codes)), rank]
     *top, following = map(_scored, items, places, explained)
     now = (batch.target_times if settings.clock == "request" else batch.times)[0, -1]
-    ages = (now - batch.times[0]) / operator.tau0 if settings.real_time else torch.arange(length).flip(0)
+    ages = (now - batch.times[0]).double() / operator.tau0 if settings.real_time else torch.arange(length).flip(0)
     terms = explained[0].terms["share"].to_numpy()
     shares = _short(terms.reshape(-1, length).sum(0)) if len(terms) else [None] * length
     events = [

@@ -3,8 +3,9 @@
 import math
 
 from marsrec.lab.inspection import LEVELS, POOL, Decay, Example, Inspection
-from marsrec.lab.inspection_pictures import LONGEST, draw_decay, draw_example, draw_spread, plural, spell
+from marsrec.lab.inspection_pictures import LONGEST, counted, draw_decay, draw_example, draw_spread, spell
 from marsrec.lab.page import Picture, Section, Table
+from marsrec.nn.mars import SIGMA
 
 LISTED = 10
 """Events of an example user in the table."""
@@ -55,11 +56,11 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
                 str(k),
                 spell(decay, head.base_half_life),
                 spell(decay, lives[middle]),
-                f"{spell(decay, lives[low])} to {spell(decay, lives[high])}",
+                _range(spell(decay, lives[low]), spell(decay, lives[high])),
                 f"{rates[middle]:.3g}",
                 f"× {rates[middle] / head.base_rate:.2f}",
                 f"{head.mean_gate:.2f}",
-                f"{gate[low]:.2f} to {gate[high]:.2f}",
+                _range(f"{gate[low]:.2f}", f"{gate[high]:.2f}"),
             ]
         )
     columns = [
@@ -74,7 +75,8 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
     ]
     caption = (
         f"Half-lives of the heads over {histories:,} test histories; the exponent λ_k(u) / τ_k of the median user, and "
-        "what it is of the base; the mean weight of the head in the gate."
+        "what it is of the base; the mean weight of the head in the gate. Modulation can multiply a base exponent by "
+        f"{math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
     )
     clock = "the latest event" if decay.clock == "last-event" else "the request"
     measured = f"An event's age is counted from {clock}" + ("." if decay.unit == "hours" else ", in events.")
@@ -82,7 +84,7 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
     apart += f"{math.log(2):.3f}, where they look at different events)."
     even = [str(k) for k, head in enumerate(decay.heads, 1) if head.half_lives.quantiles[middle] > LONGEST]
     if even and decay.unit == "hours":
-        apart += f" A half-life over 100 years (head {', '.join(even)}) is a plain average of the history."
+        apart += f" A half-life over 100 years (head {', '.join(even)}) is nearly a plain average of the history."
     return [
         "## Rates and gate",
         f"{measured} {apart}",
@@ -102,21 +104,26 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
     ]
 
 
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
 # ------------------------------------------------------------ example users
 
 
 def _example_parts(name: str, decay: Decay, examples: list[Example]) -> list[str | Table | Picture]:
     rule = (
-        f"Chosen by rule among up to {POOL:,} test histories of about that length: hits are those whose next item has "
-        "the best rank, the other one is the nearest to the median rank; of these, the user with the most different "
-        "times of events. Nothing is masked: items of the history may be recommended."
+        f"Chosen by rule, each among up to {POOL:,} test histories of about the length that is named: those whose next "
+        "item has the best rank, or the rank nearest to their median; of these, the user with the most different times "
+        "of events. The best ones flatter the model. Nothing is masked: items of the history may be recommended."
     )
     parts: list[str | Table | Picture] = ["## Example users", rule]
     for number, example in enumerate(examples, 1):
         caption = (
-            f"User {example.user}: {example.kind}. Left: {plural(example.length, 'event')} by age, and the weight of "
-            "events of the same age in each head. Right: scores of the recommended items as sums of shares of the last "
-            f"state and of the heads. The next item was {example.following.item}, at rank {example.following.rank:g}."
+            f"User {example.user}: {example.kind}. Left: {counted(example)} by age, and the weight of events of about "
+            "the same age in each head; the largest is written. Right: scores of the recommended items as sums of "
+            f"shares of the last state and of the heads. The next item was {example.following.item}, at rank "
+            f"{example.following.rank:,g}."
         )
         picture = Picture(f"{name}-user-{number}", caption, lambda example=example: draw_example(decay, example))  # type: ignore[misc]
         parts += [f"## User {example.user}: {example.kind}", picture, _events_table(decay, example)]

@@ -1,0 +1,222 @@
+"""What an inspection says is what the model does, against plain loops and the model's own functions."""
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from tests.synthetic import cyclic_log
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.data.batches import contexts, gather
+from marsrec.errors import DataError
+from marsrec.lab import attention
+from marsrec.lab.attention import attention_entropy
+from marsrec.lab.inspection import LEVELS, Inspection, inspect, read, write
+from marsrec.lab.inspection_page import section
+from marsrec.lab.inspection_pictures import LONGEST
+from marsrec.lab.page import Picture, Table
+
+OPTIONS = {"dim": 8, "length": 6, "encoder.dropout": 0.0}
+
+
+def fitted(model: str, readout: str | None = None, **options: object) -> Recommender:
+    training = TrainingSettings(epochs=1, targets_per_batch=64, tensorboard=False)
+    recommender = Recommender(model, readout=readout, options=OPTIONS | options, training=training)
+    recommender.fit(cyclic_log(users=30, events=9, items=12), progress=False)
+    assert recommender.network is not None
+    torch.manual_seed(0)
+    with torch.no_grad():  # far from where training starts, so that heads and events differ
+        for parameter in recommender.network.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        recommender.network.items.weight[0] = 0
+    return recommender
+
+
+def small_chunks(B: int, H: int, L: int) -> Iterator[tuple[int, slice, slice]]:
+    """Two positions and three rows at a time: the borders between chunks count too."""
+    for position, row, head in product(range(0, L, 2), range(0, B, 3), range(H)):
+        yield head, slice(row, min(row + 3, B)), slice(position, min(position + 2, L))
+
+
+@pytest.fixture(scope="module")
+def mars() -> Recommender:
+    return fitted("mars-t")
+
+
+@pytest.fixture(scope="module")
+def inspected(mars: Recommender) -> Inspection:
+    return inspect(mars)
+
+
+def test_attention_entropy_is_that_of_a_plain_loop(mars: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "chunks", small_chunks)
+    model, split = mars.network, mars.split()
+    assert model is not None
+    found = attention_entropy(mars)
+    assert len(found) == 2
+    entropies: list[list[float]] = [[], []]
+    for row in contexts(split.histories, split.test, 6):
+        batch = gather(split.histories, row[None])
+        with torch.no_grad():
+            x = model.encoder.norm(model.items(batch.items) + model.encoder.positions.weight[: len(batch.items[0])])
+            for layer, block in enumerate(model.encoder.blocks):
+                width = 8 // block.heads
+                query, key, _ = block.qkv(x)[0].split(8, dim=-1)
+                for i in range(1, len(query)):
+                    of_heads = []
+                    for head in range(block.heads):
+                        part = slice(head * width, (head + 1) * width)
+                        logits = [float(query[i, part] @ key[j, part]) / math.sqrt(width) for j in range(i + 1)]
+                        mass = sum(math.exp(logit) for logit in logits)
+                        weights = [math.exp(logit) / mass for logit in logits]
+                        of_heads.append(-sum(w * math.log(w) for w in weights) / math.log(i + 1))
+                    entropies[layer].append(sum(of_heads) / len(of_heads))
+                x = block(x)
+    for layer in range(2):
+        assert found[layer].mean == pytest.approx(np.mean(entropies[layer]), rel=1e-5)
+        assert found[layer].std == pytest.approx(np.std(entropies[layer]), rel=1e-3)
+        assert 0 < found[layer].mean < 1
+
+
+def test_even_attention_has_entropy_one_and_hooks_are_removed() -> None:
+    recommender = fitted("sasrec")
+    assert recommender.network is not None
+    for block in recommender.network.encoder.blocks:
+        with torch.no_grad():
+            block.qkv.weight[:8] = 0  # queries
+            block.qkv.bias[:8] = 0
+    for layer in inspect(recommender).attention:
+        assert layer.mean == pytest.approx(1, abs=1e-6)
+        assert layer.std == pytest.approx(0, abs=1e-6)
+    assert not any(module._forward_hooks for module in recommender.network.modules())
+
+
+def test_rates_half_lives_and_gate_are_the_operators(mars: Recommender, inspected: Inspection) -> None:
+    model, split, decay = mars.network, mars.split(), inspected.decay
+    assert model is not None
+    assert decay is not None
+    operator = model.readout.operator
+    batch = gather(split.histories, contexts(split.histories, split.test, 6))
+    with torch.no_grad():
+        embedded, states = model.encode(batch)
+        reading = model.readout.read(states, embedded, batch)
+        base = operator.base_rates()
+    lives = operator.half_lives(reading.rates[:, 0])
+    for k, head in enumerate(decay.heads):
+        assert head.base_half_life == pytest.approx(operator.half_lives(base)[k].item(), rel=1e-4)
+        assert head.rates.quantiles == pytest.approx(np.quantile(reading.rates[:, 0, k], LEVELS), rel=1e-4)
+        assert head.half_lives.quantiles == pytest.approx(np.quantile(lives[:, k], LEVELS), rel=1e-3)
+        assert head.gate.quantiles == pytest.approx(np.quantile(reading.gate[:, 0, k], LEVELS), rel=1e-3)
+        assert sum(head.half_lives.counts) == sum(head.gate.counts) == inspected.histories == 30
+        # At its half-life an event weighs half.
+        assert decay.weight(np.array([head.base_half_life]), head.base_rate) == pytest.approx(0.5)
+    assert sum(head.mean_gate for head in decay.heads) == pytest.approx(1)
+    weights = reading.weights.double().numpy()
+    entropy = lambda p: -(p * np.log(p, where=p > 0, out=np.zeros_like(p))).sum(-1)  # noqa: E731
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    divergences = [
+        entropy((weights[:, a] + weights[:, b]) / 2) - (entropy(weights[:, a]) + entropy(weights[:, b])) / 2
+        for a, b in pairs
+    ]
+    assert decay.divergence == pytest.approx(np.mean(divergences), rel=1e-4)
+
+
+def test_example_users(mars: Recommender, inspected: Inspection) -> None:
+    assert inspected.examples
+    evaluation = mars.evaluate("test")
+    users = mars.user_ids().to_list()
+    for example in inspected.examples:
+        for scored in [*example.top, example.following]:
+            assert scored.last_state + sum(scored.heads) == pytest.approx(scored.score, abs=1e-4)
+        first = example.top[0]
+        shares = [event.share for event in example.events if event.share is not None]
+        assert sum(shares) + first.last_state == pytest.approx(first.score, abs=1e-4)
+        assert np.sum([event.weights for event in example.events], axis=0) == pytest.approx(1, abs=1e-4)
+        assert sum(example.gate) == pytest.approx(1, abs=1e-4)
+        assert example.events[-1].age == 0
+        assert example.events[0].age == (example.events[-1].time - example.events[0].time) / 3600
+        assert [event.age for event in example.events] == sorted((e.age for e in example.events), reverse=True)
+        assert [scored.rank for scored in example.top] == [1, 2, 3]
+        assert example.following.rank == evaluation.ranks[users.index(example.user)]
+        if example.following.rank <= 3:
+            assert example.top[int(example.following.rank) - 1] == example.following
+    assert inspected == inspect(mars)  # nothing is drawn at random
+
+
+def test_the_request_clock_counts_from_the_target() -> None:
+    recommender = fitted("mars-t", **{"readout.clock": "request"})
+    example = inspect(recommender).examples[0]
+    split = recommender.split()
+    user = recommender.user_ids().to_list().index(example.user)
+    asked = split.histories.times[split.test.positions[user]]
+    assert example.events[-1].age == pytest.approx((asked - example.events[-1].time) / 3600)
+
+
+def test_ages_in_events_where_time_is_not_seen() -> None:
+    found = inspect(fitted("mars-t", **{"readout.real_time": False}))
+    assert found.decay is not None
+    assert found.decay.unit == "events"
+    assert [event.age for event in found.examples[0].events] == [5, 4, 3, 2, 1, 0]
+    table = next(part for part in section("x", found).parts if isinstance(part, Table) and part.columns[0] == "head")
+    assert table.rows[0][1].endswith(" events")
+
+
+def test_a_rate_of_nearly_nothing_is_a_finite_half_life(tmp_path: Path) -> None:
+    recommender = fitted("mars-t")
+    assert recommender.network is not None
+    with torch.no_grad():
+        recommender.network.readout.operator.raw_rates.fill_(-20.0)
+    found = inspect(recommender)
+    write(found, tmp_path / "x.json")
+    assert read(tmp_path / "x.json") == found
+    text = " ".join(part for part in section("x", found).parts if isinstance(part, str))
+    assert "over 100 years (head 1, 2, 3, 4)" in text
+
+
+def test_an_inspection_is_read_as_it_was_written(inspected: Inspection, tmp_path: Path) -> None:
+    path = tmp_path / "inspection.json"
+    write(inspected, path)
+    assert read(path) == inspected
+    assert path.stat().st_size < 200_000
+    path.write_text('{"model": 3}')
+    with pytest.raises(DataError, match=r"inspection.json: not an inspection .* Inspect the model anew"):
+        read(path)
+
+
+def test_pictures_show_the_gate_and_the_shares(inspected: Inspection) -> None:
+    pictures = {part.name: part for part in section("mars", inspected).parts if isinstance(part, Picture)}
+    users = [f"mars-user-{number}" for number in range(1, len(inspected.examples) + 1)]
+    assert list(pictures) == ["mars-decay", "mars-spread", *users]
+    assert inspected.decay is not None
+    bars = pictures["mars-decay"].draw().axes[1].patches
+    assert [bar.get_width() for bar in bars] == [head.mean_gate for head in inspected.decay.heads]
+    assert len({bar.get_hatch() for bar in bars}) == 4  # told apart without colours
+    marks = [line.get_ydata()[0] for line in pictures["mars-spread"].draw().axes[0].lines]
+    assert marks == [min(head.half_lives.quantiles[2], LONGEST) for head in inspected.decay.heads]
+    for example, name in zip(inspected.examples, users, strict=True):
+        axis = pictures[name].draw().axes[1]
+        shown = example.top + [example.following] * (example.following not in example.top)
+        widths = np.reshape([bar.get_width() for bar in axis.patches], (len(shown), -1))
+        assert widths.sum(1) == pytest.approx([scored.score for scored in shown], abs=1e-4)
+        labels = [label.get_text() for label in axis.get_yticklabels()]
+        assert f"{example.following.item}\nrank {example.following.rank:g}, taken next" in labels
+    plt.close("all")
+
+
+def test_mars_on_an_encoder_without_attention_shows_its_rates() -> None:
+    found = inspect(fitted("gru4rec", readout="mars"))
+    assert not found.attention
+    assert found.decay is not None
+    assert len(found.decay.heads) == 4
+
+
+def test_nothing_to_inspect_is_said() -> None:
+    found = inspect(fitted("gru4rec"))
+    assert (found.attention, found.decay, found.examples) == ([], None, [])
+    [text] = section("gru", found).parts
+    assert text == "gru4rec has neither the transformer encoder nor the MARS readout: there is nothing to show."
