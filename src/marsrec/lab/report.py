@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from marsrec.lab import comparison, efficiency, inspection_page, regimes, variants
+from marsrec.lab import comparison, efficiency, inspection_page, regimes, theory, variants
 from marsrec.lab.page import Section, Table, write_report
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result, inspection_of
@@ -38,7 +38,6 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
         variants.clocks(found),
         *inspections(found, results),
     ]
-    from marsrec.lab import theory
 
     path = results / THEORY
     if path.exists():
