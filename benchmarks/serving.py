@@ -1,0 +1,254 @@
+"""The server under load, on loopback, asked from this process: throughput, waiting times, overload, memory, model swap.
+
+`python -m benchmarks.serving` takes some minutes; `--quick` a small part of that. Client and server share the cores, so
+that a server with cores of its own does better.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from benchmarks.measure import show
+from marsrec import Recommender, TrainingSettings
+from marsrec.data.histories import Vocabulary
+
+START = 1_700_000_000
+EVENTS = 30
+
+
+class Connection:
+    """A connection that is kept open; the least that HTTP asks of a client."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def __aenter__(self) -> "Connection":
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        status = int((await self.reader.readline()).split()[1])
+        length = 0
+        while (line := await self.reader.readline()) != b"\r\n":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return status, await self.reader.readexactly(length)
+
+
+class Server:
+    """`marsrec serve` in a process of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "marsrec", "serve", str(folder), "--port", "0", *options]
+        store = ["--store", str(folder.with_name(f"{time.time_ns()}.db"))]
+        self.process = subprocess.Popen([*command, *store], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if "Serving http" in line:
+                self.port = int(line.split(":")[2].split()[0])
+                break
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+    def megabytes(self) -> float:
+        """Memory that the process holds."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def model(folder: Path, items: int, recipe: str = "mars-m") -> Path:
+    """A saved model with random weights: what it costs to ask does not depend on what was learned."""
+    rng = np.random.default_rng(0)
+    log = pl.DataFrame({"user": np.repeat(np.arange(50), 5), "item": np.arange(250), "time": START + np.arange(250)})
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender(recipe, training=training).fit(log, progress=False)
+    recommender.network = recommender.settings.build(items).eval()
+    recommender.item_ids = Vocabulary(pl.Series(np.arange(items)))
+    recommender.item_counts = np.append(0, rng.integers(1, 1000, items))
+    recommender.save(folder, histories=False)
+    return folder
+
+
+def history(rng: np.random.Generator, items: int) -> list[dict[str, int]]:
+    times = START + rng.integers(1, 10**5, EVENTS).cumsum()
+    return [{"item": int(i), "time": int(t)} for i, t in zip(rng.integers(0, items, EVENTS), times, strict=True)]
+
+
+async def load(port: int, clients: int, seconds: float, items: int) -> tuple[Counter[int], np.ndarray]:
+    """Ask from several clients at once: how often each status, and how long the good answers took."""
+    statuses: Counter[int] = Counter()
+    taken: list[float] = []
+    until = time.perf_counter() + seconds
+
+    async def client(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        bodies = [{"history": history(rng, items), "k": 10} for _ in range(20)]
+        async with Connection(port) as connection:
+            for turn in range(10**9):
+                began = time.perf_counter()
+                if began > until:
+                    return
+                status, _ = await connection.ask("POST", "/v1/recommend", bodies[turn % len(bodies)])
+                statuses[status] += 1
+                if status == 200:
+                    taken.append(time.perf_counter() - began)
+                elif status == 503:
+                    await asyncio.sleep(0.05)
+
+    await asyncio.gather(*(client(seed) for seed in range(clients)))
+    return statuses, np.array(taken)
+
+
+async def event_to_recommendation(port: int, items: int, count: int, forget: bool) -> np.ndarray:
+    """Seconds from posting an event to the recommendation that knows it, for a user of 200 events."""
+    rng = np.random.default_rng(1)
+    taken = []
+    async with Connection(port) as connection:
+        users = [f"user {index}" for index in range(4 if forget else 1)]
+        for user in users:
+            events = [{"item": int(i), "time": START + 60 * n} for n, i in enumerate(rng.integers(0, items, 200))]
+            await connection.ask("POST", f"/v1/users/{user.replace(' ', '%20')}/events", {"events": events})
+        for turn in range(count):
+            place = users[turn % len(users)].replace(" ", "%20")
+            event = {"item": int(rng.integers(items)), "time": START + 10**6 + turn}
+            began = time.perf_counter()
+            await connection.ask("POST", f"/v1/users/{place}/events", {"events": [event]})
+            status, _ = await connection.ask("GET", f"/v1/users/{place}/recommendations?k=10")
+            taken.append(time.perf_counter() - began)
+            assert status == 200
+    return np.array(taken[len(users) :])
+
+
+async def swaps(port: int, times: int, items: int) -> Counter[int]:
+    """Load the model anew under load."""
+    running = asyncio.create_task(load(port, 8, 2.0 * times, items))
+    async with Connection(port) as connection:
+        for _ in range(times):
+            status, body = await connection.ask("POST", "/v1/model/reload")
+            assert status == 200, body
+    statuses, _ = await running
+    return statuses
+
+
+def milliseconds(taken: np.ndarray) -> list[str]:
+    return [f"{1e3 * value:.1f}" for value in np.quantile(taken, [0.5, 0.99])]
+
+
+def main(quick: bool = False) -> None:
+    seconds = 2.0 if quick else 8.0
+    root = Path(tempfile.mkdtemp())
+    try:
+        _throughput(root, seconds, (12_101,) if quick else (12_101, 1_000_000))
+        _latency(root, 50 if quick else 400)
+        _overload(root, seconds)
+        _memory(root, 2_000 if quick else 100_000)
+        with Server(model(root / "swapped", 12_101)) as server:
+            times = 3 if quick else 20
+            statuses = asyncio.run(swaps(server.port, times, 12_101))
+            print(f"\n{times} swaps under load of 8 clients: {dict(statuses)} answers by status.")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _throughput(root: Path, seconds: float, sizes: tuple[int, ...]) -> None:
+    rows = []
+    for items in sizes:
+        with Server(model(root / f"{items}", items)) as server:
+            asyncio.run(load(server.port, 8, 1.0, items))
+            for clients in (1, 8, 64):
+                statuses, taken = asyncio.run(load(server.port, clients, seconds, items))
+                wrong = sum(statuses.values()) - statuses[200]
+                rows.append(
+                    [f"{items:,}", str(clients), f"{len(taken) / seconds:,.0f}", *milliseconds(taken), str(wrong)]
+                )
+    show(
+        f"Recommendations for histories of {EVENTS} events in the request (mars-m, k=10)",
+        ["items", "clients", "requests/s", "p50 ms", "p99 ms", "not 200"],
+        rows,
+        "Client and server on the same cores.",
+    )
+
+
+def _latency(root: Path, count: int) -> None:
+    rows = []
+    for recipe in ("mars-m", "mars-t"):
+        folder = model(root / recipe, 12_101, recipe)
+        for name, options in (("kept", ()), ("built anew each time", ("--cache-mb", "1"))):
+            with Server(folder, *options) as server:
+                if options:  # a cache that others have filled in between
+                    asyncio.run(_crowd(server.port, recipe))
+                taken = asyncio.run(event_to_recommendation(server.port, 12_101, count, bool(options)))
+            rows.append([recipe, name, *milliseconds(taken)])
+    show(
+        "From a posted event to the recommendation that knows it (a user of 200 events and more)",
+        ["recipe", "sessions", "p50 ms", "p99 ms"],
+        rows,
+        "Two requests, one after the other; the event is on disk before the first is answered.",
+    )
+
+
+async def _crowd(port: int, recipe: str) -> None:
+    """Fill a small cache with other users."""
+    async with Connection(port) as connection:
+        for index in range(200 if recipe == "mars-m" else 2000):
+            event = {"events": [{"item": 1, "time": START}]}
+            await connection.ask("POST", f"/v1/users/other{index}/events", event)
+            await connection.ask("GET", f"/v1/users/other{index}/recommendations?k=1")
+
+
+def _overload(root: Path, seconds: float) -> None:
+    rows = []
+    with Server(model(root / "overloaded", 12_101), "--queue", "16") as server:
+        asyncio.run(load(server.port, 8, 1.0, 12_101))
+        for name, clients in (("what it holds", 16), ("twice that", 32), ("ten times that", 160), ("after it", 4)):
+            before = server.megabytes()
+            statuses, taken = asyncio.run(load(server.port, clients, seconds, 12_101))
+            grown = server.megabytes() - before
+            answered = f"{statuses[200] / seconds:,.0f}", f"{statuses[503] / seconds:,.0f}"
+            others = sum(statuses.values()) - statuses[200] - statuses[503]
+            rows.append([name, str(clients), *answered, str(others), *milliseconds(taken), f"{grown:+.1f}"])
+    show(
+        "Overload: a server whose queue holds 16 histories",
+        ["load", "clients", "200/s", "503/s", "others", "p50 ms", "p99 ms", "memory, MB"],
+        rows,
+    )
+
+
+def _memory(root: Path, requests: int) -> None:
+    with Server(model(root / "long", 12_101)) as server:
+        asyncio.run(load(server.port, 8, 2.0, 12_101))
+        before, done = server.megabytes(), 0
+        began = time.perf_counter()
+        while done < requests:
+            statuses, _ = asyncio.run(load(server.port, 16, 5.0, 12_101))
+            done += statuses[200]
+        minutes = (time.perf_counter() - began) / 60
+        print(
+            f"\nMemory: {before:.0f} MB, then {server.megabytes():.0f} MB after {done:,} requests in {minutes:.1f} minutes."
+        )
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main("--quick" in sys.argv)
