@@ -244,9 +244,8 @@ def _memory(root: Path, requests: int) -> None:
             statuses, _ = asyncio.run(load(server.port, 16, 5.0, 12_101))
             done += statuses[200]
         minutes = (time.perf_counter() - began) / 60
-        print(
-            f"\nMemory: {before:.0f} MB, then {server.megabytes():.0f} MB after {done:,} requests in {minutes:.1f} minutes."
-        )
+        after = server.megabytes()
+        print(f"\nMemory: {before:.0f} MB, then {after:.0f} MB after {done:,} requests in {minutes:.1f} minutes.")
 
 
 if __name__ == "__main__":
