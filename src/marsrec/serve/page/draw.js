@@ -56,7 +56,7 @@ export function timeline(reading, at, unitPerSecond, width) {
       const x = left + (width - left - right) * scale(ages[index]);
       const weight = heads.length ? event.weights[k] : 1;
       const tall = heads.length ? (lane - 22) * (weight / most) : 10;
-      const said = `${event.item}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
+      const said = `${event.title ?? event.item}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
       group.append(svg("line", { x1: x, x2: x, y1: base, y2: base - tall, class: "stem" }));
       group.append(titled(svg("circle", { cx: x, cy: base - tall, r: 2.6, class: "dot" }), said));
     });

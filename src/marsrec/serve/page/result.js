@@ -40,7 +40,7 @@ function why(entry, reading) {
   const rest = events.slice(8);
   const restShares = reading.heads.map((_, k) => sum(rest.map((event) => event.shares[k])) + explanation.earlier[k]);
   const restCount = rest.length + reading.earlier;
-  const rows = most.map((event) => [`${event.item}, ${event.age} old`, ...event.shares.map(number), number(event.total)]);
+  const rows = most.map((event) => [`${event.title ?? event.item}, ${event.age} old`, ...event.shares.map(number), number(event.total)]);
   if (restCount) rows.push([`${restCount} others`, ...restShares.map(number), number(sum(restShares))]);
   rows.push(["last state", ...reading.heads.map(() => ""), number(explanation.last_state)]);
   const cells = (row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)));
@@ -83,7 +83,7 @@ function recommendations(result, before) {
 
 function eventTable(reading, unit) {
   const columns = ["event", "when", ...reading.heads.map((_, k) => `head ${k + 1}`)];
-  const rows = [...reading.events].reverse().map((event) => [String(event.item), date(event.time, unit), ...(event.weights ?? []).map((weight) => `${(100 * weight).toFixed(1)} %`)]);
+  const rows = [...reading.events].reverse().map((event) => [event.title ?? String(event.item), date(event.time, unit), ...(event.weights ?? []).map((weight) => `${(100 * weight).toFixed(1)} %`)]);
   return make("details", {}, make("summary", {}, `The ${reading.events.length} events as a table`),
     make("div", { className: "why" }, make("table", { className: "events" },
       make("thead", {}, make("tr", {}, ...columns.map((cell) => make("th", { scope: "col" }, cell)))),

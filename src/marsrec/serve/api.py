@@ -1,0 +1,217 @@
+"""The addresses of the service."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from marsrec.serve import answer_schemas as told
+from marsrec.serve import schemas
+from marsrec.serve.answers import Asked, Similar
+from marsrec.serve.live import as_raw, as_text, encode
+from marsrec.serve.refusals import RefusalError, documented
+from marsrec.serve.rendering import found, item_titles, model_info, raw_items, read_history, recommended, user_events
+from marsrec.serve.service import Service
+
+api = APIRouter(prefix="/v1")
+state = APIRouter()
+
+
+def service(request: Request) -> Service:
+    """The service that an application runs."""
+    running: Service = request.app.state.service
+    return running
+
+
+Running = Annotated[Service, Depends(service)]
+Text = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+@api.post("/recommend", responses=documented(404), tags=["recommend"])
+async def recommend(
+    running: Running, body: schemas.RecommendRequest, query: Annotated[schemas.ModelQuery, Query()]
+) -> told.RecommendAnswer:
+    """Recommend items for histories in the request: the model looks at the latest events of each, `length` of them."""
+    if (body.history is None) == (body.histories is None):
+        raise RefusalError(422, "invalid", "Give either history or histories.", "Leave one of them out.")
+    histories = [body.history] if body.history is not None else body.histories or []
+    _check_explained(body.explain, body.k * len(histories))
+    model = running.model(query.model)
+    candidates, unknown = running.candidates(model, body.candidates)
+    at = None if body.at is None else running.moment(body.at)
+    asked = [
+        running.asked(
+            model,
+            running.events(history),
+            k=body.k,
+            at=at,
+            mask_seen=body.mask_seen,
+            candidates=candidates,
+            explain=body.explain,
+        )
+        for history in histories
+    ]
+    answers = await running.answers.ask([job for job, _ in asked])
+    results = [
+        told.HistoryRecommendations(
+            model=model.name,
+            at=answer.at,
+            source=answer.source,
+            unknown_items=skipped,
+            items=recommended(model, answer),
+            reading=None if answer.reading is None else read_history(model, answer.reading),
+        )
+        for answer, (_, skipped) in zip(answers, asked, strict=True)
+    ]
+    return told.RecommendAnswer(results=results, unknown_candidates=unknown)
+
+
+def _check_explained(explain: bool, items: int) -> None:
+    if explain and items > schemas.MAX_EXPLAINED:
+        message = f"{items:,} items are more than the {schemas.MAX_EXPLAINED} that one request explains."
+        raise RefusalError(422, "too_much", message, "Ask for fewer items, or without explain.")
+
+
+@api.post("/users/{user:path}/events", responses=documented(404, 409), tags=["users"])
+async def post_events(running: Running, user: Text, body: schemas.Events) -> told.Posted:
+    """Keep events of a user. They are durable when the answer comes; the same event sent again changes nothing."""
+    model = running.models.get()
+    events = running.events(body.events)
+    (new,) = await running.writes.ask([(as_text(user, running.user_ids), events)])
+    running.metrics.events.labels("yes").inc(new)
+    running.metrics.events.labels("no").inc(len(events) - new)
+    codes = encode([event.item for event in events], model.recommender.item_ids)
+    return told.Posted(received=len(events), new=new, unknown_items=int((codes == 0).sum()))
+
+
+@api.get("/users", tags=["users"], responses=documented(404))
+async def find_users(running: Running, query: Annotated[schemas.SearchQuery, Query()]) -> told.Users:
+    """Find users, of the model's log and of the store, by a part of their id."""
+    model = running.model(query.model)
+    user_ids = model.sessions.user_ids
+    stored = await run_in_threadpool(running.store.search, query.search, query.limit)
+    saved = (await run_in_threadpool(found, user_ids, query.search, query.limit))["id"].to_list()
+    texts = list(dict.fromkeys([*map(str, saved), *stored]))
+    needle = query.search.lower()
+    texts = sorted(texts, key=lambda text: not text.lower().startswith(needle))[: query.limit]
+    kept = await run_in_threadpool(running.store.versions, texts)
+    codes = encode(texts, user_ids)
+    return told.Users(
+        users=[
+            told.UserFound(user=as_raw(text, running.user_ids), saved=bool(code), stored=text in kept)
+            for text, code in zip(texts, codes, strict=True)
+        ]
+    )
+
+
+@api.get("/users/{user:path}/recommendations", responses=documented(404), tags=["users"])
+async def recommend_to_user(
+    running: Running, user: Text, query: Annotated[schemas.RecommendationsQuery, Query()]
+) -> told.UserRecommendations:
+    """Recommend items to a user, from what was saved with the model and what the store has."""
+    _check_explained(query.explain, query.k)
+    model = running.model(query.model)
+    text = as_text(user, running.user_ids)
+    job = Asked(
+        model,
+        user=text,
+        k=query.k,
+        at=None if query.at is None else running.moment(query.at),
+        since=running.since(model),
+        mask_seen=query.mask_seen,
+        explain=query.explain,
+    )
+    (answer,) = await running.answers.ask([job])
+    return told.UserRecommendations(
+        user=as_raw(text, running.user_ids),
+        model=model.name,
+        at=answer.at,
+        source=answer.source,
+        items=recommended(model, answer),
+        reading=None if answer.reading is None else read_history(model, answer.reading),
+    )
+
+
+@api.get("/users/{user:path}", responses=documented(404), tags=["users"])
+async def get_user(running: Running, user: Text, query: Annotated[schemas.UserQuery, Query()]) -> told.User:
+    """A user's history, and what the model made of it: time scales, gate, and the weights of each event."""
+    model = running.model(query.model)
+    at = None if query.at is None else running.moment(query.at)
+    text = as_text(user, running.user_ids)
+    job = Asked(model, user=text, k=0, at=at, since=running.since(model), explain=True)
+    (answer,) = await running.answers.ask([job])
+    assert answer.history is not None
+    return told.User(
+        user=as_raw(text, running.user_ids),
+        model=model.name,
+        at=answer.at,
+        events=len(answer.history.items),
+        history=user_events(model, answer.history),
+        reading=None if answer.reading is None else read_history(model, answer.reading),
+    )
+
+
+@api.get("/items", responses=documented(404), tags=["items"])
+async def find_items(running: Running, query: Annotated[schemas.SearchQuery, Query()]) -> told.Items:
+    """Find items by a part of their id or title."""
+    recommender = running.model(query.model).recommender
+    counts = recommender.item_counts[1:]
+    table = await run_in_threadpool(found, recommender.item_ids, query.search, query.limit, counts)
+    return told.Items(
+        items=[told.Item(item=item, title=named, count=count) for item, named, count in table.iter_rows()]
+    )
+
+
+@api.get("/items/{item:path}/similar", responses=documented(404), tags=["items"])
+async def similar_items(
+    running: Running, item: Text, query: Annotated[schemas.SimilarQuery, Query()]
+) -> told.SimilarItems:
+    """Items whose vectors point in the most similar direction."""
+    model = running.model(query.model)
+    code = running.item(model, item)
+    (answer,) = await running.answers.ask([Similar(model, code, query.k)])
+    alike = zip(raw_items(model, answer.codes), item_titles(model, answer.codes), answer.scores, strict=True)
+    return told.SimilarItems(
+        model=model.name,
+        item=raw_items(model, [code])[0],
+        items=[
+            told.SimilarItem(rank=rank, item=raw, title=named, similarity=similarity)
+            for rank, (raw, named, similarity) in enumerate(alike, start=1)
+        ],
+    )
+
+
+@api.get("/model", responses=documented(404), tags=["model"])
+async def get_model(running: Running, query: Annotated[schemas.ModelQuery, Query()]) -> told.ModelAnswer:
+    """A model: its recipe, its metrics, its time scales, and the data that it was fitted on."""
+    return told.ModelAnswer(model=model_info(running.model(query.model)), models=running.models.names)
+
+
+@api.post("/model/reload", responses=documented(404, 409), tags=["model"])
+async def reload(running: Running, query: Annotated[schemas.ModelQuery, Query()]) -> told.Reloaded:
+    """Load one model, or all, anew from their folders. If one is refused, all stay as they are."""
+    if query.model is not None:
+        running.model(query.model)
+    return told.Reloaded(reloaded=await run_in_threadpool(running.reload, query.model))
+
+
+@state.get("/healthz", responses={500: documented()[500]}, tags=["state"])
+async def healthz() -> told.State:
+    """Whether the process runs."""
+    return told.State(status="ok")
+
+
+@state.get("/readyz", responses=documented(), tags=["state"])
+async def readyz(running: Running) -> told.State:
+    """Whether the store answers, so that requests can be."""
+    await run_in_threadpool(running.store.totals)
+    return told.State(status="ok")
+
+
+@state.get("/metrics", responses=documented() | {200: {"content": {"text/plain": {}}}}, tags=["state"])
+async def metrics(running: Running) -> Response:
+    """Counts and times for Prometheus."""
+    running.measure()
+    return Response(generate_latest(running.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,123 @@
+"""The application: everything put together, and the process around it."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from marsrec import show
+from marsrec.errors import MarsrecError, SettingsError
+from marsrec.serve.api import api, state
+from marsrec.serve.guard import Guard
+from marsrec.serve.refusals import install
+from marsrec.serve.service import Service
+from marsrec.serve.settings import ServeSettings
+
+PAGE = Path(__file__).parent / "page"
+"""The page's files: `index.html` is served at `/`, all of them under `/static/`."""
+
+
+def create_app(settings: ServeSettings) -> FastAPI:
+    """Load the models, open the store, and make the application.
+
+    Raises what `marsrec.errors` tells if a model or the store cannot be opened.
+    """
+    service = Service(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        with _reload_on_hangup(service):
+            yield
+        await run_in_threadpool(service.close)
+
+    app = FastAPI(
+        title="marsrec",
+        version=version("marsrec"),
+        summary="Next-item recommendation from timestamped histories.",
+        lifespan=lifespan,
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.include_router(api)
+    app.include_router(state)
+    install(app)
+    app.add_middleware(Guard, settings=settings, metrics=service.metrics)
+    if (PAGE / "index.html").is_file():
+        app.mount("/static", StaticFiles(directory=PAGE), name="static")
+
+        @app.get("/", include_in_schema=False)
+        async def page() -> FileResponse:
+            return FileResponse(PAGE / "index.html")
+
+    return app
+
+
+@contextlib.contextmanager
+def _reload_on_hangup(service: Service) -> Iterator[None]:
+    """Load the models anew on SIGHUP, where signals reach the event loop."""
+    loop, tasks = asyncio.get_running_loop(), set()
+
+    async def reload() -> None:
+        try:
+            names = await run_in_threadpool(service.reload, None)
+            show.note(f"Loaded anew: {', '.join(names)}.")
+        except MarsrecError as error:
+            show.note(f"The models stay as they are: {error}")
+
+    def hung_up() -> None:
+        task = loop.create_task(reload())
+        tasks.add(task)  # the loop itself does not keep it
+        task.add_done_callback(tasks.discard)
+
+    try:
+        loop.add_signal_handler(signal.SIGHUP, hung_up)
+    except (ValueError, RuntimeError, NotImplementedError, AttributeError):  # not the main thread, or no such signal
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serve until the process is told to end; what was begun is finished first."""
+    listener = _listen(settings)  # before the models are loaded, which takes a while
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+    )
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    show.note(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
+    with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or error
+        raise SettingsError(
+            f"{settings.host} port {settings.port} cannot be listened on ({reason}). Choose another port or host."
+        ) from None

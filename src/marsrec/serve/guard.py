@@ -1,0 +1,124 @@
+"""What every request must pass before it is read: room, origin, token and size. And what every answer carries."""
+
+import asyncio
+import hmac
+import time
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from marsrec.serve.metrics import Metrics
+from marsrec.serve.refusals import RefusalError, refusal_of
+from marsrec.serve.settings import ServeSettings
+
+BODY_SECONDS = 30.0
+"""How long a body may take to come in."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_OWN_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+class Guard:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings, metrics: Metrics) -> None:
+        self.app, self.settings, self.metrics = app, settings, metrics
+        self.under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        self.under_way += 1
+        self.metrics.under_way.inc()
+        try:
+            self._check(scope)
+            body = await self._body(scope, receive)
+            await self.app(scope, _replay(body, receive), answer)
+        except Exception as error:
+            if status:  # too late for another answer
+                raise
+            await refusal_of(error).response()(scope, receive, answer)
+        finally:
+            self.under_way -= 1
+            self.metrics.under_way.dec()
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.requests.labels(_method(scope), route, status or 499).inc()  # nobody waited for it
+            self.metrics.seconds.labels(_method(scope), route).observe(time.perf_counter() - began)
+
+    def _check(self, scope: Scope) -> None:
+        path, headers = scope["path"], Headers(scope=scope)
+        if path == "/healthz":
+            return
+        if self.under_way > self.settings.requests:
+            raise RefusalError(503, "overload", "Too many requests are under way.", "Ask again in a second.")
+        guarded = path.startswith("/v1/") or path in ("/v1", "/metrics")
+        if guarded and self.settings.token is not None:
+            given = headers.get("authorization", "")
+            wanted = f"Bearer {self.settings.token.get_secret_value()}"
+            if not hmac.compare_digest(given.encode(), wanted.encode()):
+                raise RefusalError(
+                    401, "no_token", "The token is missing or wrong.", "Send Authorization: Bearer TOKEN."
+                )
+        elif guarded:
+            # Without a token this machine's users are trusted, but not the pages that their browsers show.
+            host = headers.get("host", "").rsplit(":", 1)[0] if "]" not in headers.get("host", "") else "::1"
+            if host not in _OWN_NAMES or headers.get("sec-fetch-site") == "cross-site":
+                raise RefusalError(403, "foreign", "Asked by a page of another site.", "Ask for http://localhost.")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """All of the body, if it is not too large and comes in time."""
+        limit = self.settings.body_bytes
+        too_large = RefusalError(
+            413, "too_large", f"The body is larger than {limit:,} bytes.", "Send less at once, in several requests."
+        )
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdecimal() and int(length[:20]) > limit:
+            raise too_large
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        break
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > limit:
+                        raise too_large
+        except TimeoutError:
+            raise RefusalError(408, "too_slow", "The body did not come in time.", "Send it again.") from None
+        return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, as the application expects it; then whatever comes after it."""
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
+def _method(scope: Scope) -> str:
+    """The method as a label; anybody can make up new ones."""
+    method: str = scope["method"]
+    return method if method in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE") else "other"

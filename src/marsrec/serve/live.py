@@ -1,0 +1,182 @@
+"""Users' histories, and an LRU of their live sessions that catches up with the store at each request.
+
+A user's history is what was saved with the model, and on top of it what the store has, in order of time; of equal times
+the saved events come first, then the stored ones as they arrived. A session that has taken in the stored events up to
+some number reads on from there. So an event costs the same however long the history is, and it does not matter which
+process has written it. An event that belongs further back makes the session be built anew.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marsrec.data.histories import Vocabulary
+from marsrec.recommender import Recommender
+from marsrec.serve.store import Event, Store
+from marsrec.session import Session
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def as_text(raw: Any, ids: Vocabulary) -> str:
+    """An id as the store keeps it: integers without sign and zeros in front where the ids are integers.
+
+    Examples
+    --------
+    >>> as_text("007", Vocabulary(pl.Series([7, 8]))), as_text("007", Vocabulary(pl.Series(["007"])))
+    ('7', '007')
+    """
+    text = str(raw)
+    return str(int(text)) if ids.ids.dtype.is_integer() and _INTEGER.fullmatch(text) else text
+
+
+def as_raw(text: str, ids: Vocabulary) -> int | str:
+    """An id of the store as the kind that a vocabulary holds; text stays text where it is no integer."""
+    return int(text) if ids.ids.dtype.is_integer() and _INTEGER.fullmatch(text) else text
+
+
+def encode(texts: Sequence[str], ids: Vocabulary) -> NDArray[np.int64]:
+    """Codes of ids that are given as text; 0 for unknown ones."""
+    return ids.encode(pl.Series(texts, dtype=pl.String)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class History:
+    """All events of a user in order of time."""
+
+    items: list[str]
+    codes: NDArray[np.int64]
+    """0 for items that the model does not know."""
+    times: NDArray[np.int64]
+    stored: NDArray[np.bool_]
+    """Whether an event comes from the store; else it was saved with the model."""
+
+    def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Codes and times of the events that the model knows the items of."""
+        known = self.codes > 0
+        return self.codes[known], self.times[known]
+
+
+@dataclass
+class _Live:
+    session: Session
+    version: int
+    """How many events of the store the session has seen, those of unknown items included."""
+
+
+class Sessions:
+    """Live sessions of a model's users, those that were asked for last. Belongs to one thread.
+
+    Parameters
+    ----------
+    recommender : Recommender
+        The model, with the histories that were saved with it.
+    store : Store
+        What happened since.
+    max_bytes : int
+        What the sessions may take; at least one is kept.
+    """
+
+    def __init__(self, recommender: Recommender, store: Store, max_bytes: int) -> None:
+        self.recommender, self.store = recommender, store
+        self.most = max(1, max_bytes // recommender.start().nbytes)
+        self._live: OrderedDict[str, _Live] = OrderedDict()
+        self.built = 0
+        """How many sessions were built from a whole history."""
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def user_ids(self) -> Vocabulary:
+        """Raw ids of the users that were saved with the model."""
+        histories = self.recommender.histories
+        return histories.user_ids if histories is not None else _NOBODY
+
+    def get(self, users: Sequence[str]) -> dict[str, Session]:
+        """Sessions of these users as of now; unknown users are left out."""
+        wanted = list(dict.fromkeys(users))
+        versions = self.store.versions(wanted)
+        found = {}
+        for user in wanted:
+            version = versions.get(user, 0)
+            if version == 0 and not self._is_saved(user):
+                continue
+            live = self._live.pop(user, None)  # what fails half way is not kept
+            live = self._build(user) if live is None else self._catch_up(user, live, version)
+            self._live[user] = live
+            found[user] = live.session
+            while len(self._live) > self.most:
+                self._live.popitem(last=False)
+        return found
+
+    def history(self, user: str) -> History | None:
+        """All events of a user; None if there is no such user."""
+        return self._history(user, self.store.events(user))
+
+    def _history(self, user: str, stored: list[Event]) -> History | None:
+        base, base_times = self._saved(user)
+        if not stored and len(base) == 0 and not self._is_saved(user):
+            return None
+        codes = encode([event.item for event in stored], self.recommender.item_ids)
+        times = np.array([event.time for event in stored], dtype=np.int64)
+        new = [place for place in range(len(stored)) if not _has(base, base_times, codes[place], times[place])]
+        items = [str(item) for item in self.recommender.item_ids.decode(base).to_list()]
+        items += [stored[place].item for place in new]
+        all_codes, all_times = np.append(base, codes[new]), np.append(base_times, times[new])
+        order = np.argsort(all_times, kind="stable")
+        from_store = order >= len(base)
+        return History([items[place] for place in order], all_codes[order], all_times[order], from_store)
+
+    def _build(self, user: str) -> _Live:
+        stored = self.store.events(user)
+        history = self._history(user, stored)
+        session = self.recommender.start()
+        if history is not None:
+            session.extend(*history.known())
+        self.built += 1
+        return _Live(session, len(stored))
+
+    def _catch_up(self, user: str, live: _Live, version: int) -> _Live:
+        if version == live.version:
+            return live
+        events = self.store.events(user, after=live.version)
+        base, base_times = self._saved(user)
+        codes = encode([event.item for event in events], self.recommender.item_ids)
+        times = np.array([event.time for event in events], dtype=np.int64)
+        known = np.array([c > 0 and not _has(base, base_times, c, t) for c, t in zip(codes, times, strict=True)])
+        codes, times = codes[known], times[known]
+        if len(times) and live.session.events and times.min() < live.session.latest:
+            return self._build(user)
+        order = np.argsort(times, kind="stable")
+        live.session.extend(codes[order], times[order])
+        return _Live(live.session, live.version + len(events))
+
+    def _is_saved(self, user: str) -> bool:
+        return bool(encode([user], self.user_ids)[0])
+
+    def _saved(self, user: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Codes and times that were saved with the model, in order of time."""
+        code = int(encode([user], self.user_ids)[0])
+        histories = self.recommender.histories
+        if code == 0 or histories is None:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        own = slice(histories.offsets[code - 1], histories.offsets[code])
+        codes, times = histories.items[own].astype(np.int64), histories.times[own]
+        order = np.argsort(times, kind="stable")  # ties="recbole" leaves them a little out of order
+        return codes[order], times[order]
+
+
+def _has(codes: NDArray[np.int64], times: NDArray[np.int64], code: int, time: int) -> bool:
+    """Whether an event is among these, which are in order of time."""
+    first, last = np.searchsorted(times, [time, time + 1])
+    return bool((codes[first:last] == code).any())
+
+
+_NOBODY = Vocabulary(pl.Series([], dtype=pl.String))

@@ -1,0 +1,153 @@
+"""The models that answer: loaded, checked, and swapped while requests go on."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from marsrec.data.times import TimeUnit
+from marsrec.errors import DataError, MarsrecError
+from marsrec.recommender import Recommender
+from marsrec.serve.answers import Asked, Model, answer
+from marsrec.serve.live import Sessions
+from marsrec.serve.settings import ServeSettings
+from marsrec.serve.store import Store
+
+
+class BusyError(MarsrecError):
+    """Models are being loaded already."""
+
+
+class Models:
+    """Models by name. A request takes one and keeps it to its end, whatever is loaded meanwhile."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._loading = threading.Lock()
+        recommenders = {ServeSettings.name_of(folder): _load(folder) for folder in settings.models}
+        first, *others = recommenders.values()
+        for other in others:
+            _same_kinds(first, other)
+        self.store = Store(settings.store_url, first.unit, settings.user_events)
+        try:
+            self._models = {
+                name: self._live(name, folder, recommender)
+                for (name, recommender), folder in zip(recommenders.items(), settings.models, strict=True)
+            }
+        except BaseException:
+            self.store.close()
+            raise
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the models, the default first."""
+        return list(self._models)
+
+    @property
+    def unit(self) -> TimeUnit:
+        """Unit of all times."""
+        return self.get().recommender.unit
+
+    def get(self, name: str | None = None) -> Model:
+        """The model of a name, or the default one. Raises KeyError if there is none of that name."""
+        models = self._models
+        return models[name] if name is not None else next(iter(models.values()))
+
+    def reload(self, name: str | None = None) -> list[Model]:
+        """Load one model, or all, anew from their folders. If any is refused, all old ones stay."""
+        if not self._loading.acquire(blocking=False):
+            raise BusyError("models are being loaded already. Ask again when that is done.")
+        try:
+            chosen = [self.get(name)] if name is not None else list(self._models.values())
+            fresh = {}
+            for old in chosen:
+                recommender = _load(old.folder)
+                _same_kinds(old.recommender, recommender)
+                _knows_as_much(old, recommender)
+                fresh[old.name] = self._live(old.name, old.folder, recommender)
+            self._models = {**self._models, **fresh}  # in one step: a reader has the old ones or the new ones
+            return list(fresh.values())
+        finally:
+            self._loading.release()
+
+    def _live(self, name: str, folder: Path, recommender: Recommender) -> Model:
+        sessions = Sessions(recommender, self.store, self._settings.cache_mb * 2**20)
+        model = Model(name, folder, recommender, sessions, time.time())
+        _try_out(model)
+        return model
+
+
+def _load(folder: Path) -> Recommender:
+    """Load a folder, and check what later would fail in the middle of a request."""
+    try:
+        recommender = Recommender.load(folder)
+        if recommender.histories is not None:
+            histories = recommender.histories
+            # In memory: a file that is cut short while it is mapped would end the process.
+            histories = replace(histories, items=np.array(histories.items), times=np.array(histories.times))
+            items, offsets = histories.items, histories.offsets
+            if (
+                items.ndim != 1
+                or not np.issubdtype(items.dtype, np.integer)
+                or not np.issubdtype(offsets.dtype, np.integer)
+                or histories.times.dtype != np.int64
+                or histories.unit != recommender.unit
+                or not histories.item_ids.ids.equals(recommender.item_ids.ids)
+                or offsets[0] != 0
+                or (np.diff(offsets) < 0).any()
+                or (len(items) and not 1 <= items.min() <= items.max() <= len(histories.item_ids))
+                or (len(items) and histories.times.min() < 0)
+            ):
+                raise DataError(f"{folder}: its histories do not fit its model. Fit and save it anew.")
+            recommender.histories = histories
+            histories.user_ids.encode([""])  # the table of codes is made now and not by the first request
+        recommender.item_ids.encode([""])
+        return recommender
+    except MarsrecError:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
+
+
+def _same_kinds(old: Recommender, new: Recommender) -> None:
+    if old.unit != new.unit:
+        raise DataError(f"the unit of its times is {new.unit}, that of the models served is {old.unit}.")
+    ids = [(old.item_ids, new.item_ids)]
+    if old.histories is not None and new.histories is not None:
+        ids.append((old.histories.user_ids, new.histories.user_ids))
+    for have, found in ids:
+        if have.ids.dtype != found.ids.dtype:
+            raise DataError(f"its ids are {found.ids.dtype}, those of the models served are {have.ids.dtype}.")
+
+
+def _knows_as_much(old: Model, new: Recommender) -> None:
+    """Refuse a model that lacks items which the old one knew: what users took would be forgotten."""
+    missing = old.recommender.item_ids.ids.filter(~old.recommender.item_ids.ids.is_in(new.item_ids.ids.implode()))
+    if len(missing):
+        raise DataError(
+            f"{old.folder}: of another vocabulary: it lacks {len(missing):,} items that {old.name} knows, such as "
+            f"{missing[0]!r}. Fit it on a log that has them, or start another server."
+        )
+
+
+def _try_out(model: Model) -> None:
+    """Answer one request, so that a model of broken numbers is refused, and the first request need not wait."""
+    if not all(bool(torch.isfinite(value).all()) for value in model.network.state_dict().values()):
+        raise DataError(f"{model.folder}: some of its weights are not numbers. Fit and save it anew.")
+    try:
+        codes = np.array([1, len(model.recommender.item_ids)], dtype=np.int64)
+        times = np.array([model.recommender.log_end] * 2, dtype=np.int64)
+        for explain in (False, True):
+            (outcome,) = answer([Asked(model, codes=codes, times=times, k=1, mask_seen=False, explain=explain)])
+            if isinstance(outcome, Exception):
+                raise outcome
+        session = model.recommender.start()
+        session.extend(codes, times)
+        session.vector()
+    except Exception as error:
+        raise DataError(f"{model.folder}: does not answer ({error}). Fit and save it anew.") from error

@@ -1,0 +1,30 @@
+"""Counts and times for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """What a server measures of itself."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        by = ("method", "route")
+        self.requests = Counter("marsrec_requests", "Requests answered.", (*by, "status"), registry=registry)
+        self.seconds = Histogram("marsrec_request_seconds", "Time to answer.", by, registry=registry, buckets=_SECONDS)
+        self.under_way = Gauge("marsrec_requests_under_way", "Requests being answered.", registry=registry)
+        self.batches = Histogram(
+            "marsrec_batch_size",
+            "Jobs worked on at once.",
+            ("of",),
+            registry=registry,
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+        )
+        self.waiting = Gauge("marsrec_waiting", "Jobs that wait.", ("of",), registry=registry)
+        self.events = Counter("marsrec_events", "Events posted.", ("new",), registry=registry)
+        self.sessions = Gauge("marsrec_sessions", "Live sessions in memory.", ("model",), registry=registry)
+        self.built = Gauge(
+            "marsrec_sessions_built", "Sessions built from whole histories.", ("model",), registry=registry
+        )
+        self.reloads = Counter("marsrec_reloads", "Reloads of models.", ("outcome",), registry=registry)

@@ -1,0 +1,104 @@
+"""What a model made of one history, in numbers: rates, gate, weights, and scores split exactly.
+
+As in `marsrec.explanation`, but of many items at once, and also for what a session of a recurrent model folds: all
+events, weighed by the streaming form's mixture.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from marsrec.data.batches import Batch
+from marsrec.nn.model import SequenceModel
+from marsrec.nn.readouts.base import at_last
+from marsrec.nn.readouts.mars import Mars
+from marsrec.nn.scorers import Dot
+
+
+@dataclass(frozen=True)
+class Heads:
+    """What MARS decided. K heads, L events."""
+
+    rates: Tensor
+    """(K,) exponents."""
+    half_lives: Tensor
+    """(K,) hours."""
+    gate: Tensor
+    """(K,)."""
+    weights: Tensor
+    """(K, L)."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A history as a model saw it, oldest event first."""
+
+    codes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    now: int
+    """From when ages are measured."""
+    user: Tensor
+    """(1, d) user vector."""
+    states: Tensor
+    """(L, d)."""
+    heads: Heads | None
+    """None for models without MARS."""
+
+    def split(self, network: SequenceModel, codes: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Shares of the last state (n,) and of the events by head (n, K, L) in the scores of n items.
+
+        None where scores do not split: without MARS, or with a scorer that is not linear in the states.
+        """
+        if self.heads is None or not isinstance(network.scorer, Dot):
+            return None
+        vectors = network.items.weight.detach()[codes]  # (n, d)
+        each = vectors @ self.states.T  # (n, L)
+        return each[:, -1], self.heads.gate[:, None] * self.heads.weights * each[:, None]
+
+
+@torch.no_grad()
+def read(
+    network: SequenceModel, codes: NDArray[np.int64], times: NDArray[np.int64], asked: int, *, folded: bool
+) -> Reading:
+    """Read out one history with at least one event.
+
+    Parameters
+    ----------
+    network : SequenceModel
+        The model.
+    codes, times : arrays (L,)
+        Its events, all of which are looked at.
+    asked : int
+        The moment of the request.
+    folded : bool
+        Weigh the events as a session of a recurrent model does.
+    """
+    device = network.items.weight.device
+    items, moments = torch.from_numpy(codes)[None].to(device), torch.from_numpy(times)[None].to(device)
+    now = torch.full_like(moments, asked)
+    batch = Batch(items, moments, torch.tensor([len(codes)], device=device), torch.zeros_like(items), now)
+    embedded, states = network.encode(batch)
+    readout = network.readout
+    if not isinstance(readout, Mars):
+        user = readout(states, embedded, batch, at_targets=False).users
+        return Reading(codes, times, int(times[-1]), user, states[0], None)
+    operator = readout.operator
+    if folded:
+        operator = copy.copy(operator)
+        operator.form = "streaming"
+    on_request = readout.settings.clock == "request"
+    seen = operator.read(
+        states,
+        batch.times,
+        now=now[:, 0] if on_request else None,
+        lengths=batch.lengths,
+        last_items=at_last(embedded, batch),
+    )
+    assert seen.weights is not None
+    rates = seen.rates[0, 0]
+    heads = Heads(rates, operator.half_lives(rates), seen.gate[0, 0], seen.weights[0])
+    return Reading(codes, times, asked if on_request else int(times[-1]), seen.users[:, 0], states[0], heads)

@@ -1,0 +1,132 @@
+"""Errors as callers see them: JSON with a code, a message and a remedy, never a traceback."""
+
+import json
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from marsrec.errors import MarsrecError
+from marsrec.serve.answers import EarlyError, UnknownUserError
+from marsrec.serve.batching import OverloadError
+from marsrec.serve.loaded import BusyError
+from marsrec.serve.store import FullError
+
+log = logging.getLogger("marsrec.serve")
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    code: str
+    """What programs go by."""
+    message: str
+    """What was found."""
+    remedy: str
+    """What to do about it."""
+
+
+class ErrorBody(BaseModel):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class RefusalError(Exception):
+    """A request that is not answered, with its reason."""
+
+    def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.remedy = status, code, message, remedy
+
+    def response(self) -> Response:
+        """What the caller gets."""
+        body = {"error": {"code": self.code, "message": self.message, "remedy": self.remedy}}
+        headers = {503: {"Retry-After": "1"}, 401: {"WWW-Authenticate": "Bearer"}}.get(self.status)
+        # Escaped: a message may quote what cannot be written in UTF-8.
+        return Response(json.dumps(body), self.status, headers, "application/json")
+
+
+MEANINGS = {
+    400: "The body is not JSON.",
+    401: "The token is missing or wrong.",
+    403: "A page of another site asks.",
+    404: "There is no such user, item, model or address.",
+    405: "The address does not take this method.",
+    408: "The body did not come in time.",
+    409: "Not now: models are being loaded, or the user has as many events as the store keeps.",
+    413: "The body is too large.",
+    422: "Something in the request is not as it must be.",
+    500: "A fault of the server, which its log tells.",
+    503: "The server is full or its store is away; `Retry-After` says when to come again.",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """These answers for the OpenAPI document, and those that every address can give."""
+    chosen = sorted({400, 401, 403, 408, 413, 422, 500, 503, *statuses})
+    return {status: {"model": ErrorBody, "description": MEANINGS[status]} for status in chosen}
+
+
+def refusal_of(error: Exception) -> RefusalError:
+    """What a caller is told about an error."""
+    match error:
+        case RefusalError():
+            return error
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException():
+            return _http(error)
+        case OverloadError():
+            return RefusalError(503, "overload", "The server has as much to do as it takes.", "Ask again in a second.")
+        case SQLAlchemyError():
+            log.error("the event store failed: %s", error)
+            return RefusalError(503, "store_away", "The event store does not answer.", "Ask again in a second.")
+        case UnknownUserError():
+            return RefusalError(404, "unknown_user", str(error), "Post an event of this user first.")
+        case EarlyError():
+            return RefusalError(422, "too_early", str(error), "Ask at a later moment, or leave at out.")
+        case FullError():
+            return RefusalError(409, "history_full", str(error), "Use another user, or a server with a greater limit.")
+        case BusyError():
+            return RefusalError(409, "loading", str(error), "Ask again when the other reload is done.")
+        case MarsrecError():
+            return RefusalError(422, "refused", str(error), "Correct what the message names.")
+    log.error("a request failed", exc_info=error)
+    return RefusalError(500, "internal", "The server failed at this request.", "Tell who runs it; its log says more.")
+
+
+def _invalid(error: RequestValidationError) -> RefusalError:
+    problems = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        return RefusalError(400, "not_json", "The body is not JSON.", "Send JSON with Content-Type: application/json.")
+    said = [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in problems[:5]]
+    more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+    return RefusalError(422, "invalid", "; ".join(said)[:2000] + more, "Correct these fields; /openapi.json tells all.")
+
+
+def _http(error: HTTPException) -> RefusalError:
+    remedy = "/openapi.json lists all addresses and methods."
+    code = {400: "not_json", 404: "unknown_address", 405: "wrong_method"}.get(error.status_code, "refused")
+    return RefusalError(error.status_code, code, str(error.detail), remedy)
+
+
+def install(app: FastAPI) -> None:
+    """Let an application answer its errors this way; those that nobody foresaw are the guard's."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        response = refusal_of(error).response()
+        for name, value in (getattr(error, "headers", None) or {}).items():
+            response.headers[name] = value
+        return response
+
+    known = (RefusalError, RequestValidationError, HTTPException, OverloadError, SQLAlchemyError, MarsrecError)
+    for kind in known:
+        app.add_exception_handler(kind, handle)

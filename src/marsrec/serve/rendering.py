@@ -1,0 +1,174 @@
+"""Answers of the worker as JSON: raw ids for codes, and durations also in words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from marsrec.data.histories import Vocabulary
+from marsrec.data.moments import spell_duration
+from marsrec.data.times import PER_SECOND
+from marsrec.models import title
+from marsrec.nn.readouts.mars import Mars
+from marsrec.serve.answer_schemas import (
+    Explanation,
+    Head,
+    ModelInfo,
+    ReadEvent,
+    ReadHistory,
+    Recommended,
+    UserEvent,
+)
+from marsrec.serve.answers import Answer, Model
+from marsrec.serve.live import History, as_raw
+from marsrec.serve.reading import Reading
+from marsrec.serve.schemas import SHOWN_EVENTS
+
+
+def raw_items(model: Model, codes: Sequence[int]) -> list[Any]:
+    """Raw ids of items."""
+    return model.recommender.item_ids.decode(np.array(codes, dtype=np.int64)).to_list()
+
+
+def item_titles(model: Model, codes: Sequence[int]) -> list[str | None]:
+    """Titles of items; None where the data brought none."""
+    titles = model.recommender.item_ids.titles
+    return [None] * len(codes) if titles is None else titles.gather([code - 1 for code in codes]).to_list()
+
+
+def recommended(model: Model, answer: Answer) -> list[Recommended]:
+    """The items of an answer, explained if it was read for that."""
+    explained: list[Explanation] | list[None] = [None] * len(answer.codes)
+    if answer.reading is not None:
+        explained = _explained(model, answer.reading, answer.codes) or explained
+    return [
+        Recommended(rank=rank, item=item, title=named, score=score, explanation=explanation)
+        for rank, (item, named, score, explanation) in enumerate(
+            zip(
+                raw_items(model, answer.codes),
+                item_titles(model, answer.codes),
+                answer.scores,
+                explained,
+                strict=True,
+            ),
+            start=1,
+        )
+    ]
+
+
+def _explained(model: Model, reading: Reading, codes: list[int]) -> list[Explanation] | None:
+    parts = reading.split(model.network, torch.tensor(codes, dtype=torch.long))
+    if parts is None:
+        return None
+    last, shares = parts  # (n,), (n, K, L)
+    return [
+        Explanation(
+            last_state=float(last[row]),
+            shares=shares[row, :, -SHOWN_EVENTS:].T.tolist(),
+            earlier=shares[row, :, :-SHOWN_EVENTS].sum(-1).tolist(),
+        )
+        for row in range(len(codes))
+    ]
+
+
+def read_history(model: Model, reading: Reading) -> ReadHistory:
+    """What a model made of a history."""
+    readout = model.network.readout
+    codes, times = reading.codes[-SHOWN_EVENTS:], reading.times[-SHOWN_EVENTS:]
+    heads, weights = reading.heads, None
+    if heads is not None:
+        weights = heads.weights[:, -SHOWN_EVENTS:].T.tolist()
+    ages = ((reading.now - times) / PER_SECOND[model.recommender.unit]).tolist()
+    seen = raw_items(model, codes.tolist()), item_titles(model, codes.tolist()), times, ages
+    events = [
+        ReadEvent(
+            item=item,
+            title=named,
+            time=int(time),
+            age_seconds=age,
+            age=spell_duration(age),
+            weights=None if weights is None else weights[place],
+        )
+        for place, (item, named, time, age) in enumerate(zip(*seen, strict=True))
+    ]
+    return ReadHistory(
+        clock=readout.settings.clock if isinstance(readout, Mars) else None,
+        now=reading.now,
+        time_scale=readout.settings.time_scale if isinstance(readout, Mars) else None,
+        heads=[] if heads is None else _heads(heads.rates, heads.half_lives, heads.gate.tolist()),
+        events=events,
+        earlier=len(reading.codes) - len(codes),
+    )
+
+
+def _heads(rates: torch.Tensor, hours: torch.Tensor, gates: Sequence[float | None]) -> list[Head]:
+    heads = []
+    for number, (rate, life, gate) in enumerate(zip(rates.tolist(), hours.tolist(), gates, strict=True), start=1):
+        seconds = 3600 * life
+        finite = seconds if math.isfinite(seconds) else None
+        half_life = spell_duration(seconds)
+        heads.append(Head(head=number, rate=rate, half_life_seconds=finite, half_life=half_life, gate=gate))
+    return heads
+
+
+def user_events(model: Model, history: History) -> list[UserEvent]:
+    """The latest events of a user."""
+    latest = slice(-SHOWN_EVENTS, None)
+    columns = history.items[latest], history.times[latest], history.codes[latest], history.stored[latest]
+    item_ids = model.recommender.item_ids
+    return [
+        UserEvent(item=as_raw(item, item_ids), time=int(time), known=code > 0, stored=bool(stored))
+        for item, time, code, stored in zip(*columns, strict=True)
+    ]
+
+
+def model_info(model: Model) -> ModelInfo:
+    """All about a model."""
+    recommender, network = model.recommender, model.network
+    histories, metrics = recommender.histories, dict(recommender.metrics)
+    readout, heads = network.readout, []
+    if isinstance(readout, Mars):
+        with torch.no_grad():
+            rates = readout.operator.base_rates()
+            heads = _heads(rates, readout.operator.half_lives(rates), [None] * len(rates))
+    return ModelInfo(
+        name=model.name,
+        title=title(recommender.settings),
+        fingerprint=recommender.fingerprint().hex(),
+        loaded=model.loaded,
+        items=len(recommender.item_ids),
+        users=0 if histories is None else histories.n_users,
+        unit=recommender.unit,
+        log_end=recommender.log_end,
+        length=recommender.settings.length,
+        recurrent=network.recurrent,
+        clock=readout.settings.clock if isinstance(readout, Mars) else None,
+        time_scale=readout.settings.time_scale if isinstance(readout, Mars) else None,
+        heads=heads,
+        parameters=network.parameter_count(),
+        settings=recommender.settings.model_dump(mode="json"),
+        data=metrics.pop("data", {}),
+        metrics={name: metrics[name] for name in ("valid", "test", "protocol", "best_epoch") if name in metrics},
+    )
+
+
+def found(ids: Vocabulary, text: str, limit: int, counts: Any = None) -> pl.DataFrame:
+    """Ids that have a text in them or in their titles: those that begin with it first, then by count, then in order."""
+    needle = text.lower()
+    titles = pl.Series([None] * len(ids), dtype=pl.String) if ids.titles is None else ids.titles
+    table = pl.DataFrame({"id": ids.ids, "title": titles}).with_columns(
+        spelled=pl.col("id").cast(pl.String).str.to_lowercase(),
+        said=pl.col("title").fill_null("").str.to_lowercase(),
+        count=pl.lit(0) if counts is None else pl.Series(counts),
+    )
+    either = pl.col("spelled", "said")
+    return (
+        table.filter(pl.any_horizontal(either.str.contains(needle, literal=True)))
+        .with_columns(late=~pl.any_horizontal(either.str.starts_with(needle)))
+        .sort("late", "count", descending=[False, True], maintain_order=True)
+        .head(limit)
+        .select("id", "title", "count")
+    )

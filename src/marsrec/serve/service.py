@@ -1,0 +1,161 @@
+"""All that a running server holds, and the way from what callers send to what the worker takes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from marsrec.data.histories import Vocabulary
+from marsrec.data.moments import instant
+from marsrec.data.times import END_OF_TIME, PER_SECOND
+from marsrec.errors import SettingsError
+from marsrec.serve.answers import Answer, Asked, Model, Similar, answer
+from marsrec.serve.batching import Batcher
+from marsrec.serve.live import as_text, encode
+from marsrec.serve.loaded import Models
+from marsrec.serve.metrics import Metrics
+from marsrec.serve.refusals import RefusalError
+from marsrec.serve.schemas import GivenEvent
+from marsrec.serve.settings import ServeSettings
+from marsrec.serve.store import Event
+
+
+class Service:
+    """Models, store, and the two threads that answer requests and write events."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings, self.metrics = settings, Metrics()
+        self.models = Models(settings)
+        self.store = self.models.store
+        batches = self.metrics.batches
+        self.answers: Batcher[Asked | Similar, Answer] = Batcher(
+            answer,
+            most=settings.batch,
+            waiting=settings.queue,
+            wait=settings.batch_wait_ms / 1000,
+            worked=batches.labels("answers").observe,
+        )
+        # Posts that come at the same time share a transaction, and so the time that the disk takes.
+        self.writes: Batcher[tuple[str, Sequence[Event]], int] = Batcher(
+            self.store.add, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
+        )
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.answers.start()
+        self.writes.start()
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self.answers.close()
+        self.writes.close()
+        self.store.close()
+
+    def reload(self, name: str | None) -> list[str]:
+        """Load one model, or all, anew; tells their names."""
+        try:
+            names = [model.name for model in self.models.reload(name)]
+        except Exception:
+            self.metrics.reloads.labels("refused").inc()
+            raise
+        self.metrics.reloads.labels("done").inc()
+        return names
+
+    def measure(self) -> None:
+        """Bring gauges up to date."""
+        self.metrics.waiting.labels("answers").set(len(self.answers))
+        self.metrics.waiting.labels("writes").set(len(self.writes))
+        for name in self.models.names:
+            sessions = self.models.get(name).sessions
+            self.metrics.sessions.labels(name).set(len(sessions))
+            self.metrics.built.labels(name).set(sessions.built)
+
+    def model(self, name: str | None) -> Model:
+        """The model of a name."""
+        try:
+            return self.models.get(name)
+        except KeyError:
+            known = ", ".join(self.models.names)
+            raise RefusalError(404, "unknown_model", f"No model is called {name!r}.", f"Known are: {known}.") from None
+
+    def moment(self, value: int | str) -> int:
+        """A moment in the unit of the models."""
+        unit = self.models.unit
+        remedy = f"Give an integer in {unit}, or a date such as 2026-01-31T12:00:00Z, from 1970 to 2100."
+        try:
+            found = instant(value, unit)
+        except (SettingsError, ValueError, OverflowError) as error:
+            raise RefusalError(422, "bad_moment", str(error)[:500], remedy) from None
+        if not 0 <= found < END_OF_TIME * PER_SECOND[unit]:
+            raise RefusalError(422, "bad_moment", f"{value!r} is before 1970 or after 2100.", remedy)
+        return found
+
+    def since(self, model: Model) -> int:
+        """The moment of requests that name none, unless the latest event is later."""
+        return model.recommender.log_end if self.settings.at is None else self.moment(self.settings.at)
+
+    def events(self, given: Sequence[GivenEvent]) -> list[Event]:
+        """Events as the store keeps them."""
+        item_ids = self.models.get().recommender.item_ids
+        if any(event.time == "now" for event in given):
+            raise RefusalError(
+                422, "bad_moment", "An event at 'now' would be another one each time it is sent.", "Give its time."
+            )
+        return [Event(as_text(event.item, item_ids), self.moment(event.time)) for event in given]
+
+    def asked(
+        self,
+        model: Model,
+        events: Sequence[Event],
+        *,
+        k: int,
+        at: int | None,
+        mask_seen: bool,
+        candidates: torch.Tensor | None,
+        explain: bool,
+    ) -> tuple[Asked, int]:
+        """A request for a history, and how many of its events are of unknown items."""
+        codes = encode([event.item for event in events], model.recommender.item_ids)
+        times = np.array([event.time for event in events], dtype=np.int64)
+        order = np.argsort(times, kind="stable")
+        order = order[codes[order] > 0]
+        made = Asked(
+            model,
+            codes=codes[order],
+            times=times[order],
+            k=k,
+            at=at,
+            since=self.since(model),
+            mask_seen=mask_seen,
+            candidates=candidates,
+            explain=explain,
+        )
+        return made, len(codes) - len(order)
+
+    def candidates(self, model: Model, given: Sequence[int | str] | None) -> tuple[torch.Tensor | None, int]:
+        """Codes of candidates, and how many are unknown."""
+        if given is None:
+            return None, 0
+        item_ids = model.recommender.item_ids
+        codes = encode([as_text(item, item_ids) for item in given], item_ids)
+        known = codes[codes > 0]
+        if len(known) == 0:
+            raise RefusalError(
+                422, "unknown_candidates", "None of the candidates is known.", "GET /v1/items?search= finds items."
+            )
+        return torch.from_numpy(np.unique(known)), len(codes) - len(known)
+
+    @property
+    def user_ids(self) -> Vocabulary:
+        """What kind users' ids are of, for all models alike: the store is one."""
+        return self.models.get().sessions.user_ids
+
+    def item(self, model: Model, text: str) -> int:
+        """Code of a known item."""
+        item_ids = model.recommender.item_ids
+        code = int(encode([as_text(text, item_ids)], item_ids)[0])
+        if code == 0:
+            raise RefusalError(
+                404, "unknown_item", f"The model knows no item {text!r}.", "GET /v1/items?search= finds items."
+            )
+        return code

@@ -1,0 +1,81 @@
+"""What a server is told when it starts."""
+
+import ipaddress
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from marsrec.errors import SettingsError
+from marsrec.settings import Settings
+
+
+class ServeSettings(Settings):
+    """Models, address, store and limits of a server."""
+
+    models: tuple[Path, ...] = Field(min_length=1, max_length=8)
+    """Folders of saved recommenders. The first answers unless a request names another by its folder's name."""
+    host: str = "127.0.0.1"
+    """Address to listen on. One that others can reach needs a token."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    token: SecretStr | None = Field(None, min_length=16, max_length=1000)
+    """What requests must bring as `Authorization: Bearer …`; at least 16 characters."""
+    store: str | None = None
+    """The event store: a PostgreSQL URL, or a path of an SQLite file. By default a file beside the first model."""
+    at: str | None = None
+    """Moment of requests that name none. None is the end of the log or the latest event, whichever is later; "now" is
+    the present, for a model whose log goes on."""
+    cache_mb: int = Field(256, ge=1)
+    """Memory for live sessions, per model."""
+    threads: int | None = Field(None, ge=1)
+    """Threads of torch; as many as there are cores by default."""
+    batch: int = Field(64, ge=1, le=1024)
+    """Histories that are computed at once."""
+    batch_wait_ms: float = Field(0.0, ge=0, le=1000)
+    """How long a request may wait for others to be computed with. 0 takes those that came in meanwhile."""
+    queue: int = Field(512, ge=64)
+    """Histories, and writes, that may wait to be computed; further requests are answered 503."""
+    requests: int = Field(1024, ge=1)
+    """Requests that may be under way at once; further ones are answered 503."""
+    body_bytes: int = Field(4 * 2**20, ge=1024)
+    """The largest body of a request."""
+    user_events: int = Field(100_000, ge=1)
+    """Events that the store keeps of one user; further ones are refused."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.loopback and self.token is None:
+            raise SettingsError(
+                f"{self.host} can be reached from other machines: give a token of at least 16 characters, "
+                "or listen on 127.0.0.1."
+            )
+        names = [self.name_of(folder) for folder in self.models]
+        if len(set(names)) < len(names):
+            raise SettingsError(f"models are told apart by their folders' names; found {', '.join(names)}.")
+        if self.at not in (None, "now"):
+            raise SettingsError(f"at is now or nothing; found {self.at!r}.")
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @staticmethod
+    def name_of(folder: Path) -> str:
+        """What requests call the model in a folder."""
+        return folder.resolve().name
+
+    @property
+    def store_url(self) -> str:
+        """The event store as a URL of SQLAlchemy."""
+        if self.store is not None and "://" in self.store:
+            return self.store
+        first = self.models[0].resolve()
+        return f"sqlite:///{Path(self.store) if self.store else first.with_name(f'{first.name}.events.db')}"

@@ -1,0 +1,235 @@
+"""The event store: what users did, durable before the answer, in SQLite or PostgreSQL."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from marsrec.data.times import TimeUnit
+from marsrec.errors import DataError, MarsrecError, SettingsError
+
+SCHEMA = 1
+PIECE = 5_000
+"""Events that a statement asks for; SQLite takes 32,766 parameters."""
+
+_tables = sa.MetaData()
+_facts = sa.Table(
+    "marsrec_store", _tables, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False)
+)
+_users = sa.Table(
+    "marsrec_users",
+    _tables,
+    sa.Column("user", sa.Text, primary_key=True),
+    sa.Column("events", sa.BigInteger, nullable=False),
+)
+_events = sa.Table(
+    "marsrec_events",
+    _tables,
+    sa.Column("user", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("item", sa.Text, nullable=False),
+    sa.Column("time", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("user", "item", "time"),
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """An item that a user took at a time, in the unit of the store. Ids are text here."""
+
+    item: str
+    time: int
+
+
+class FullError(MarsrecError):
+    """A user has as many events as the store keeps of one."""
+
+
+class Store:
+    """Events of users, each kept once, numbered per user in the order in which they were committed.
+
+    The number of a user's events is the version of that user's history: whoever has read up to a number reads on from
+    there, and misses nothing that another process has written.
+
+    Parameters
+    ----------
+    url : str
+        `sqlite:///path` or `postgresql://user@host/database`.
+    unit : {"s", "ms", "us", "ns"}
+        Unit of the times. A store keeps the one that it was made with.
+    user_events : int
+        How many events it keeps of one user.
+    """
+
+    def __init__(self, url: str, unit: TimeUnit, user_events: int = 100_000) -> None:
+        self.engine = _engine(url)
+        self.place = self.engine.url.render_as_string(hide_password=True)
+        self.user_events = user_events
+        try:
+            with self._writing() as connection:
+                if self.engine.dialect.name == "postgresql":  # two servers may start at once
+                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7264937)"))
+                self._prepare(connection, unit)
+        except SQLAlchemyError as error:
+            self.close()
+            raise DataError(
+                f"{self.place}: not an event store that can be opened ({_reason(error)}). "
+                "Name a new file, or a database that is running."
+            ) from error
+        except MarsrecError:
+            self.close()
+            raise
+
+    def _prepare(self, connection: sa.Connection, unit: TimeUnit) -> None:
+        if not sa.inspect(connection).has_table(_facts.name):
+            _tables.create_all(connection)
+            facts = [{"name": "schema", "value": str(SCHEMA)}, {"name": "unit", "value": unit}]
+            connection.execute(sa.insert(_facts), facts)
+            return
+        facts_found = {row.name: row.value for row in connection.execute(sa.select(_facts))}
+        if (schema := facts_found.get("schema")) != str(SCHEMA):
+            raise DataError(
+                f"{self.place}: a store of schema {schema}, this version reads schema {SCHEMA}. "
+                "Use the version of marsrec that wrote it, or a newer one."
+            )
+        if (found := facts_found.get("unit")) != unit:
+            raise DataError(
+                f"{self.place}: its times are in {found}, those of the model in {unit}. Name another store."
+            )
+
+    def add(self, posted: Sequence[tuple[str, Sequence[Event]]]) -> list[int | Exception]:
+        """Keep events of some users in one transaction, durable when this returns.
+
+        Returns
+        -------
+        list
+            For each of `posted` how many of its events are new, or why none of them was kept.
+        """
+        outcomes: list[int | Exception] = [0] * len(posted)
+        with self._writing() as connection:
+            # Everybody locks users in the same order, so that nobody waits for one who waits for him.
+            for place in sorted(range(len(posted)), key=lambda place: posted[place][0]):
+                user, events = posted[place]
+                try:
+                    outcomes[place] = self._add(connection, user, events)
+                except FullError as error:
+                    outcomes[place] = error
+        return outcomes
+
+    def _add(self, connection: sa.Connection, user: str, events: Sequence[Event]) -> int:
+        insert = (sqlite.insert if self.engine.dialect.name == "sqlite" else postgresql.insert)(_users)
+        connection.execute(insert.values(user=user, events=0).on_conflict_do_nothing())
+        mine = _users.c.user == user
+        count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one()
+        different = list(dict.fromkeys(events))
+        there: set[Event] = set()
+        for start in range(0, len(different), PIECE):
+            wanted = [(event.item, event.time) for event in different[start : start + PIECE]]
+            kept = sa.select(_events.c.item, _events.c.time).where(
+                _events.c.user == user, sa.tuple_(_events.c.item, _events.c.time).in_(wanted)
+            )
+            there.update(Event(item, time) for item, time in connection.execute(kept))
+        fresh = [event for event in different if event not in there]
+        if count + len(fresh) > self.user_events:
+            raise FullError(
+                f"user {user!r} has {count:,} events, and the store keeps {self.user_events:,} of one user."
+            )
+        if fresh:
+            rows = [
+                {"user": user, "number": number, "item": event.item, "time": event.time}
+                for number, event in enumerate(fresh, start=count + 1)
+            ]
+            connection.execute(sa.insert(_events), rows)
+            connection.execute(sa.update(_users).where(mine).values(events=count + len(fresh)))
+        return len(fresh)
+
+    def versions(self, users: Sequence[str]) -> dict[str, int]:
+        """How many events of each of these users there are; users without any are left out."""
+        with self.engine.connect() as connection:
+            chosen = sa.select(_users.c.user, _users.c.events).where(_users.c.user.in_(users), _users.c.events > 0)
+            return {row.user: row.events for row in connection.execute(chosen)}
+
+    def events(self, user: str, after: int = 0) -> list[Event]:
+        """The events of a user with a greater number than `after`, in the order in which they came."""
+        chosen = (
+            sa.select(_events.c.item, _events.c.time)
+            .where(_events.c.user == user, _events.c.number > after)
+            .order_by(_events.c.number)
+        )
+        with self.engine.connect() as connection:
+            return [Event(item, time) for item, time in connection.execute(chosen)]
+
+    def search(self, text: str, limit: int) -> list[str]:
+        """Users with events whose id has `text` in it, those that begin with it first."""
+        begins = _users.c.user.istartswith(text, autoescape=True)
+        chosen = (
+            sa.select(_users.c.user)
+            .where(_users.c.user.icontains(text, autoescape=True), _users.c.events > 0)
+            .order_by(sa.case((begins, 0), else_=1), _users.c.user)
+            .limit(limit)
+        )
+        with self.engine.connect() as connection:
+            return list(connection.execute(chosen).scalars())
+
+    def totals(self) -> tuple[int, int]:
+        """Number of users and of events; also tells whether the store answers."""
+        with self.engine.connect() as connection:
+            count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_users.c.events), 0)).select_from(_users)
+            users, events = connection.execute(count).one()
+            return int(users), int(events)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        if parsed.get_backend_name() != "postgresql":
+            raise SettingsError(f"a store is an SQLite file or a postgresql:// URL; found {parsed.get_backend_name()}.")
+        # A database that does not answer must not hold requests for ever, and an answer means that the disk has it.
+        options = "-c statement_timeout=10000 -c lock_timeout=10000 -c synchronous_commit=on"
+        return sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            pool_timeout=5,
+            connect_args={"connect_timeout": 5, "options": options},
+        )
+    except (ArgumentError, NoSuchModuleError):
+        raise SettingsError("a store is a path of an SQLite file, or a URL like postgresql://user@host/name.") from None
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"PostgreSQL needs {error.name}: pip install 'marsrec[postgres]'.") from None
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": 10})
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where the driver guesses
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begun(connection: sa.Connection) -> None:
+        # A writer takes its turn at once: a reader that turns writer may find that another was faster.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]

@@ -1,0 +1,67 @@
+"""Tiny trained models, and a server around them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from tests.synthetic import cyclic_log
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.serve.app import create_app
+from marsrec.serve.settings import ServeSettings
+
+RECIPES = {
+    "mars-t": ("mars-t", {"readout.clock": "request"}),
+    "mars-m": ("mars-m", {"readout.clock": "request"}),
+    "gru4rec": ("gru4rec", {}),
+}
+LOG = cyclic_log(users=30, events=10, items=20)
+START = 1_700_000_000
+
+
+def train(recipe: str, log: Any = LOG, seed: int = 0) -> Recommender:
+    """A model of one epoch, with weights that tell events, times and heads apart."""
+    model, options = RECIPES[recipe]
+    fitted = Recommender(
+        model,
+        options={"dim": 8, "length": 6, "encoder.layers": 1, **options},
+        training=TrainingSettings(epochs=1, targets_per_batch=256, tensorboard=False),
+    )
+    fitted.fit(log, progress=False)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in fitted.network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        fitted.network.items.weight.mul_(10)
+        fitted.network.items.weight[0] = 0
+    return fitted
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Saved models by recipe; tests copy what they change."""
+    root = tmp_path_factory.mktemp("models")
+    for recipe in RECIPES:
+        train(recipe).save(root / recipe)
+    return {recipe: root / recipe for recipe in RECIPES}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
+    """Start servers in this process; they end with the test."""
+    running: list[TestClient] = []
+
+    def started(*models: Path, **settings: Any) -> TestClient:
+        store = settings.pop("store", str(tmp_path / "events.db"))
+        app = create_app(ServeSettings(models=models, store=store, **settings))
+        client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+        client.__enter__()
+        running.append(client)
+        return client
+
+    yield started
+    for client in running:
+        client.__exit__(None, None, None)

@@ -1,0 +1,134 @@
+"""Tokens, origins, sizes and headers."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from marsrec.errors import SettingsError
+from marsrec.serve.guard import Guard
+from marsrec.serve.metrics import Metrics
+from marsrec.serve.settings import ServeSettings
+
+Start = Callable[..., TestClient]
+TOKEN = "a token of some length"
+
+
+def test_an_address_that_others_reach_needs_a_token() -> None:
+    for host in ("0.0.0.0", "192.168.1.4", "::", "example.org"):
+        with pytest.raises(SettingsError, match="give a token of at least 16 characters"):
+            ServeSettings(models=(Path("model"),), host=host)
+        assert ServeSettings(models=(Path("model"),), host=host, token=SecretStr(TOKEN)).host == host
+    for host in ("localhost", "127.0.0.1", "127.0.0.2", "::1"):
+        assert ServeSettings(models=(Path("model"),), host=host).loopback
+    assert TOKEN not in repr(ServeSettings(models=(Path("model"),), token=SecretStr(TOKEN)))
+
+
+def test_models_of_the_same_name_are_refused() -> None:
+    with pytest.raises(SettingsError, match="told apart by their folders' names"):
+        ServeSettings(models=(Path("a/model"), Path("b/model")))
+
+
+def test_the_store_is_beside_the_model_unless_said() -> None:
+    assert ServeSettings(models=(Path("/a/model"),)).store_url == "sqlite:////a/model.events.db"
+    assert ServeSettings(models=(Path("/a/model"),), store="x.db").store_url == "sqlite:///x.db"
+    assert ServeSettings(models=(Path("/a/model"),), store="postgresql://h/d").store_url == "postgresql://h/d"
+
+
+def test_all_but_health_and_page_want_the_token(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"], token=TOKEN, host="0.0.0.0")
+    for path in ("/v1/model", "/v1/users/u1", "/v1/nothing", "/v1", "/metrics"):
+        for headers in ({}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "é"}):
+            raw = {name: value.encode() for name, value in headers.items()}
+            answer = client.get(path, headers=raw)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "no_token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+    good = {"Authorization": f"Bearer {TOKEN}", "Host": "shop.example.org"}
+    assert client.get("/v1/model", headers=good).status_code == 200
+    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+
+
+def test_pages_of_other_sites_cannot_ask_a_server_without_a_token(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"])
+    for headers in ({"Host": "evil.example.org"}, {"Host": ""}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = client.get("/v1/model", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign")
+    for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.0.0.1"):
+        assert client.get("/v1/model", headers={"Host": host}).status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"], body_bytes=1024)
+    for content in (b" " * 1025, (b" " * 500 for _ in range(10))):  # with and without a stated length
+        answer = client.post("/v1/recommend", content=content)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert client.post("/v1/recommend", json={"history": [], "candidates": ["i1"] * 160}).status_code == 200
+
+
+def guarded(chunks: Iterator[bytes]) -> tuple[int, int]:
+    """The status that a body gets which comes in pieces, and how many of these were taken."""
+    taken, status = 0, 0
+
+    async def receive() -> dict[str, object]:
+        nonlocal taken
+        taken += 1
+        if (chunk := next(chunks, None)) is None:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": chunk, "more_body": True}
+
+    async def send(message: dict[str, object]) -> None:
+        nonlocal status
+        status = status or int(str(message["status"]))
+
+    async def app(*arguments: object) -> None:
+        raise AssertionError("the application was asked")
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "headers": [(b"host", b"localhost")]}
+    guard = Guard(app, ServeSettings(models=(Path("model"),), body_bytes=1024), Metrics())
+    asyncio.run(guard(scope, receive, send))
+    return status, taken
+
+
+def test_an_endless_body_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert guarded(itertools.repeat(b" " * 500)) == (413, 3)
+    monkeypatch.setattr("marsrec.serve.guard.BODY_SECONDS", 0.05)
+    assert guarded(iter([b" "])) == (408, 2)
+
+
+def test_every_answer_has_a_content_security_policy(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"])
+    for path in ("/healthz", "/", "/nothing", "/v1/model", "/openapi.json"):
+        assert client.get(path).headers["content-security-policy"].startswith("default-src 'self';")
+        assert client.get(path).headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_is_served_where_there_is_one(
+    folders: dict[str, Path], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_text("<title>marsrec</title>")
+    (tmp_path / "page" / "page.js").write_text("export {}")
+    (tmp_path / "secret.txt").write_text("secret")
+    monkeypatch.setattr("marsrec.serve.app.PAGE", tmp_path / "page")
+    client = start(folders["mars-t"], token=TOKEN)
+    assert client.get("/").text == "<title>marsrec</title>"  # the page itself asks for the token
+    assert client.get("/static/page.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/static/../secret.txt").status_code == 404
+    assert client.get("/static/%2e%2e/secret.txt").status_code == 404
+    assert client.get("/static/none.js").json()["error"]["code"] == "unknown_address"
+
+
+def test_a_fault_of_the_server_is_told_without_a_traceback(
+    folders: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = start(folders["mars-t"])
+    monkeypatch.setattr("marsrec.serve.api.model_info", lambda model: 1 / 0)
+    answer = client.get("/v1/model")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert "division" not in answer.text
+    assert "division by zero" in caplog.text  # the log has it
+    assert "content-security-policy" in answer.headers

@@ -1,0 +1,171 @@
+"""A server that is killed at any moment loses and doubles nothing that it has acknowledged.
+
+`MARSREC_TEST_KILLS` and `MARSREC_TEST_EVENTS` make it longer: 20 and 5000 for the full test.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from marsrec import Recommender
+from marsrec.serve.app import serve
+from marsrec.serve.settings import ServeSettings
+from marsrec.serve.store import Store
+
+KILLS = int(os.environ.get("MARSREC_TEST_KILLS", "2"))
+EVENTS = int(os.environ.get("MARSREC_TEST_EVENTS", "300"))
+START = 1_700_000_000
+PROCESSES = multiprocessing.get_context("forkserver")  # imports once for all starts
+PROCESSES.set_forkserver_preload(["marsrec.serve.app"])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A server in a process of its own, that can be killed and started again."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.settings = ServeSettings(models=(folder,), store=store, port=free_port(), threads=1)
+        self.start()
+
+    def start(self) -> None:
+        self.process = PROCESSES.Process(target=serve, args=(self.settings,), daemon=True)
+        self.process.start()
+
+    def signal(self, how: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, how)
+
+    def ended(self) -> int | None:
+        self.process.join(30)
+        return self.process.exitcode
+
+    def ask(self, path: str, body: Any = None, patience: float = 120) -> Any:
+        """Ask until there is an answer; a server that is starting, or dies meanwhile, is asked again."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                data = None if body is None else dumps(body).encode()
+                request = urllib.request.Request(f"http://127.0.0.1:{self.settings.port}{path}", data)
+                request.add_header("Content-Type", "application/json")
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return loads(answer.read())
+            except urllib.error.HTTPError:
+                raise
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "events.db")
+        return
+    if not (server := os.environ.get("MARSREC_TEST_POSTGRES")):
+        pytest.skip("needs PostgreSQL: set MARSREC_TEST_POSTGRES to the URL of a database for tests")
+    name = f"test_{uuid.uuid4().hex}"
+    url = sa.make_url(server).set(drivername="postgresql+psycopg")
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+        yield url.set(database=name).render_as_string(hide_password=False)
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Path], store: str) -> None:
+    rng = np.random.default_rng(0)
+    server = Server(folders["mars-m"], store)
+    users = [f"user{number}" for number in range(20)]
+    acknowledged: dict[str, set[tuple[str, int]]] = {user: set() for user in users}
+    kill_after = set(np.linspace(EVENTS * 0.2, EVENTS * 0.9, KILLS).astype(int).tolist())
+    new = sent = killed = 0
+    try:
+        server.ask("/readyz")
+        while sent < EVENTS:
+            user = users[rng.integers(len(users))]
+            batch = [(f"i{rng.integers(20)}", START + int(rng.integers(10**6))) for _ in range(rng.integers(1, 4))]
+            body = {"events": [{"item": item, "time": time} for item, time in batch]}
+            if kill_after & set(range(sent, sent + len(batch))):
+                # Killed while the request is on its way: it may or may not have been kept, and is sent again.
+                delay = float(rng.uniform(0, 0.02))
+                killer = threading.Timer(delay, server.signal, (signal.SIGKILL,))
+                killer.start()
+                with contextlib.suppress(OSError):
+                    server.ask(f"/v1/users/{user}/events", body, patience=0)
+                killer.join()
+                assert server.ended() == -signal.SIGKILL
+                killed += 1
+                server.start()
+            answer = server.ask(f"/v1/users/{user}/events", body)
+            assert answer["received"] == len(batch)
+            new += answer["new"]
+            sent += len(batch)
+            acknowledged[user] |= set(batch)
+            if rng.random() < 0.1:
+                server.ask(f"/v1/users/{user}/recommendations")
+        library = Recommender.load(folders["mars-m"])
+        kept = Store(store if "://" in store else f"sqlite:///{store}", "s")
+        for user in users:
+            events = [(event.item, event.time) for event in kept.events(user)]
+            assert len(events) == len(set(events))
+            assert set(events) == acknowledged[user]
+            if not events:
+                continue
+            history = sorted(events, key=lambda event: event[1])
+            expected = library.start(history).recommend(k=5)
+            told = server.ask(f"/v1/users/{user}/recommendations?k=5")["items"]
+            np.testing.assert_allclose([row["score"] for row in told], expected["score"], atol=2e-4)
+            scores = dict(library.start(history).recommend(k=20).select("item", "score").iter_rows())
+            np.testing.assert_allclose([scores[row["item"]] for row in told], expected["score"], atol=2e-4)
+        kept.close()
+        assert killed == KILLS
+        server.signal(signal.SIGTERM)
+        assert server.ended() == -signal.SIGTERM  # passed on when all is closed
+    finally:
+        server.process.kill()
+
+
+def test_hang_up_loads_the_model_anew_and_terminate_ends_the_server(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
+    server = Server(folder, str(tmp_path / "events.db"))
+    try:
+        before = server.ask("/v1/model")["model"]
+        (folder / "config.json").rename(folder / "hidden.json")
+        server.signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert server.ask("/v1/model")["model"] == before  # refused
+        (folder / "hidden.json").rename(folder / "config.json")
+        until = time.monotonic() + 30
+        while server.ask("/v1/model")["model"]["loaded"] == before["loaded"] and time.monotonic() < until:
+            server.signal(signal.SIGHUP)
+            time.sleep(0.2)
+        after = server.ask("/v1/model")["model"]
+        assert after["loaded"] > before["loaded"]
+        assert after["fingerprint"] == before["fingerprint"]
+        server.signal(signal.SIGTERM)
+        assert server.ended() == -signal.SIGTERM  # passed on when all is closed
+    finally:
+        server.process.kill()

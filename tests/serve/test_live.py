@@ -1,0 +1,172 @@
+"""Live sessions give what recomputing gives, whatever came in between."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.serve.conftest import LOG, START
+
+from marsrec import Recommender
+from marsrec.serve.answers import Answer, Asked, Model, answer
+from marsrec.serve.live import Sessions
+from marsrec.serve.store import Event, Store
+
+
+@pytest.fixture(params=["mars-t", "mars-m", "gru4rec"])
+def recommender(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Recommender:
+    return Recommender.load(folders[request.param])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(f"sqlite:///{tmp_path / 'events.db'}", "s")
+    yield store
+    store.close()
+
+
+def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
+    live = Sessions(recommender, store, sessions * recommender.start().nbytes)
+    return Model("model", Path(), recommender, live, 0.0)
+
+
+def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tuple[str, int]]:
+    """A user's known events by the rules, written out: saved ones, new ones, in order of time."""
+    saved = list(LOG.filter(user=user).select("item", "time").iter_rows())
+    known = set(recommender.item_ids.ids)
+    unique = list(dict.fromkeys((event.item, event.time) for event in arrived))
+    events = saved + [event for event in unique if event not in saved and event[0] in known]
+    return sorted(events, key=lambda event: event[1])
+
+
+def one(job: Asked) -> Answer:
+    (outcome,) = answer([job])
+    assert isinstance(outcome, Answer), outcome
+    return outcome
+
+
+def test_random_interleavings_equal_a_full_recomputation(recommender: Recommender, store: Store) -> None:
+    """In order and out of order, doubled, of unknown items, also saved ones, asked by two servers, with evictions."""
+    rng = np.random.default_rng(0)
+    users = ["u1", "u2", "new", "other"]
+    servers = [made(recommender, store, sessions=2), made(recommender, store)]
+    arrived: dict[str, list[Event]] = {user: [] for user in users}
+    clock, asked = START, 0
+    for _ in range(160):
+        user = users[rng.integers(len(users))]
+        clock += int(rng.integers(0, 3)) * int(rng.integers(1, 40_000))
+        kind = rng.random()
+        if kind < 0.6:
+            event = Event(f"i{rng.integers(20)}", clock)
+        elif kind < 0.7:
+            event = Event(f"i{rng.integers(20)}", clock - int(rng.integers(1, 500_000)))  # late
+        elif kind < 0.8:
+            event = Event(f"unknown{rng.integers(3)}", clock)
+        elif kind < 0.9 and arrived[user]:
+            event = arrived[user][rng.integers(len(arrived[user]))]  # sent again
+        else:
+            item, time = LOG.filter(user="u1").row(int(rng.integers(10)))[1:]
+            event = Event(item, time)  # for u1 an event that was saved with the model
+        store.add([(user, [event])])
+        arrived[user].append(event)
+        if rng.random() < 0.6:
+            continue
+        asked += 1
+        user = users[rng.integers(len(users))]
+        history = naive(recommender, user, arrived[user])
+        if not history:
+            continue
+        expected = recommender.start(history).recommend(k=20, mask_seen=False)
+        found = one(Asked(servers[rng.integers(2)], user=user, k=20, since=recommender.log_end, mask_seen=False))
+        assert found.at == max(recommender.log_end, history[-1][1])
+        scores = dict(zip(expected["item"], expected["score"], strict=True))
+        items = recommender.item_ids.decode(np.array(found.codes)).to_list()
+        np.testing.assert_allclose(found.scores, [scores[item] for item in items], atol=2e-4)
+        np.testing.assert_allclose(found.scores, expected["score"], atol=2e-4)
+    assert asked > 50
+    assert len(servers[0].sessions) == 2
+    assert sum(server.sessions.built for server in servers) < asked  # some sessions only caught up
+
+
+def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: Recommender, store: Store) -> None:
+    model = made(recommender, store)
+
+    def built_after(*events: Event) -> int:
+        store.add([("ann", events)])
+        one(Asked(model, user="ann"))
+        return model.sessions.built
+
+    assert built_after(Event("i1", START)) == 1
+    assert built_after(Event("i2", START), Event("i3", START + 5)) == 1
+    assert built_after(Event("i4", START + 9), Event("i5", START + 7)) == 1  # in order of time among themselves
+    assert built_after(Event("unknown", START - 9)) == 1
+    assert built_after(Event("i6", START + 8)) == 2
+    assert built_after() == 2
+
+
+def test_unknown_items_count_as_soon_as_a_model_knows_them(
+    recommender: Recommender, store: Store, tmp_path: Path
+) -> None:
+    store.add([("ann", [Event("i1", START), Event("i7", START + 1)])])
+    older = Recommender.load(_without(recommender, "i7", tmp_path / "older"))
+    before = one(Asked(made(older, store), user="ann", k=0, explain=True))
+    assert before.history is not None
+    assert (before.history.codes > 0).tolist() == [True, False]
+    assert before.reading is not None
+    assert len(before.reading.codes) == 1
+    after = one(Asked(made(recommender, store), user="ann", k=0, explain=True))
+    assert after.reading is not None
+    assert len(after.reading.codes) == 2
+
+
+def _without(recommender: Recommender, item: str, folder: Path) -> Path:
+    """The same model with an item called otherwise."""
+    known = recommender.item_ids
+    renamed = type(known)(known.ids.replace(item, "something else"))
+    recommender.item_ids = renamed
+    try:
+        recommender.save(folder, histories=False)
+    finally:
+        recommender.item_ids = known
+    return folder
+
+
+def test_explained_scores_are_those_of_the_session_and_split_exactly(recommender: Recommender, store: Store) -> None:
+    """Also for histories that are longer than the model's length, which a recurrent model's session folds."""
+    model = made(recommender, store)
+    store.add([("ann", [Event(f"i{number % 20}", START + 5000 * number) for number in range(30)])])
+    for at in (None, START + 10**6):
+        live = one(Asked(model, user="ann", k=5, at=at, mask_seen=False))
+        explained = one(Asked(model, user="ann", k=5, at=at, mask_seen=False, explain=True))
+        assert explained.codes == live.codes
+        np.testing.assert_allclose(explained.scores, live.scores, atol=2e-4)
+        assert explained.reading is not None
+        assert len(explained.reading.codes) == (30 if recommender.network.recurrent else 6)
+        parts = explained.reading.split(model.network, torch.tensor(explained.codes))
+        if recommender.settings.readout.name == "mars":
+            assert parts is not None
+            np.testing.assert_allclose((parts[0] + parts[1].sum((1, 2))).numpy(), explained.scores, atol=1e-4)
+        else:
+            assert parts is None
+
+
+def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:
+    model = made(recommender, store)
+    rng = np.random.default_rng(1)
+    store.add([("ann", [Event("i3", START)])])
+    jobs = [Asked(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
+    for length in (1, 0, 9, 3):
+        codes, times = rng.integers(1, 21, length), START + np.arange(length) * 1000
+        jobs.append(Asked(model, codes=codes, times=times, k=int(length) + 2))
+    jobs.append(Asked(model, user="u1", k=2, candidates=torch.tensor([3, 4, 9]), mask_seen=False))
+    together = answer(jobs)
+    for job, found in zip(jobs, together, strict=True):
+        (alone,) = answer([job])
+        if job.user == "nobody":
+            assert "'nobody' has no events" in str(alone) == str(found)
+            continue
+        assert isinstance(alone, Answer)
+        assert isinstance(found, Answer)
+        assert (found.codes, found.source) == (alone.codes, alone.source)
+        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)

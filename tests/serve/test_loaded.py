@@ -1,0 +1,197 @@
+"""Models are swapped under load, and bad ones are refused."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from fastapi.testclient import TestClient
+from safetensors.torch import load_file, save_file
+from tests.serve.conftest import LOG, START, train
+
+from marsrec import Recommender
+from marsrec.errors import DataError
+from marsrec.serve.loaded import Models
+from marsrec.serve.settings import ServeSettings
+
+Start = Callable[..., TestClient]
+
+
+@pytest.fixture
+def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-7])
+
+
+def config(**changes: object) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        values = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**values, **changes}))
+
+    return write
+
+
+def not_finite(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["items.weight"][3, 2] = float("nan")
+    save_file(weights, folder / "model.safetensors")
+
+
+def array(name: str, change: Callable[[np.ndarray], object]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        values = np.load(folder / "histories" / name)
+        changed = change(values)
+        np.save(folder / "histories" / name, values if changed is None else changed)
+
+    return write
+
+
+def set_first(value: int) -> Callable[[np.ndarray], None]:
+    return lambda values: values.__setitem__(0, value)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "gone": shutil.rmtree,
+    "no config": lambda folder: (folder / "config.json").unlink(),
+    "config cut": cut("config.json"),
+    "config is a list": lambda folder: (folder / "config.json").write_text("[]"),
+    "config is deep": lambda folder: (folder / "config.json").write_text("[" * 100_000),
+    "newer format": config(format=99),
+    "another model": config(made={"model": "nothing", "encoder": None}),
+    "no such unit": config(unit="weeks"),
+    "another unit": config(unit="ms"),
+    "weights cut": cut("model.safetensors"),
+    "weights are text": lambda folder: (folder / "model.safetensors").write_text("weights"),
+    "weights not finite": not_finite,
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "items cut": cut("items.parquet"),
+    "items are text": lambda folder: (folder / "items.parquet").write_text("items"),
+    "fewer items": lambda folder: pl.read_parquet(folder / "items.parquet")[:-1].write_parquet(
+        folder / "items.parquet"
+    ),
+    "metrics cut": cut("metrics.json"),
+    "items of histories cut": cut("histories/items.npy"),
+    "times of histories cut": cut("histories/times.npy"),
+    "code out of range": array("items.npy", set_first(21)),
+    "code zero": array("items.npy", set_first(0)),
+    "time before 1970": array("times.npy", set_first(-5)),
+    "offsets fall": array("offsets.npy", set_first(5)),
+    "offsets are no numbers": array("offsets.npy", lambda values: values.astype(str)),
+    "pickled": array("times.npy", lambda values: np.array([{"a": 1}] * len(values), dtype=object)),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_a_damaged_folder_is_refused_and_the_old_model_stays(folder: Path, start: Start, damage: str) -> None:
+    client = start(folder)
+    before = client.get("/v1/users/u1/recommendations").json()
+    DAMAGES[damage](folder)
+    answer = client.post("/v1/model/reload")
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"]["code"] == "refused"
+    assert answer.json()["error"]["message"]
+    assert client.get("/v1/users/u1/recommendations").json() == before
+    assert client.get("/readyz").status_code == 200
+    assert 'marsrec_reloads_total{outcome="refused"} 1.0' in client.get("/metrics").text
+
+
+def test_bytes_changed_at_random_are_refused_or_answered(folder: Path, tmp_path: Path) -> None:
+    """Whatever is in a folder, loading it ends in a model that answers or in a DataError."""
+    rng = np.random.default_rng(0)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    refused = 0
+    for turn in range(60):
+        bad = Path(shutil.copytree(folder, tmp_path / f"bad{turn}"))
+        file = bad / files[turn % len(files)]
+        content = bytearray(file.read_bytes())
+        for _ in range(rng.integers(1, 4)):
+            content[rng.integers(min(len(content), 400))] = rng.integers(256)
+        file.write_bytes(content)
+        try:
+            Models(ServeSettings(models=(bad,))).store.close()
+        except DataError:
+            refused += 1
+    assert refused > 20
+
+
+def test_a_model_of_another_vocabulary_is_refused_and_a_larger_one_taken(folder: Path, start: Start) -> None:
+    client = start(folder)
+    client.post("/v1/users/ann/events", json={"events": [{"item": "tea", "time": START}]})
+    assert client.get("/v1/users/ann/recommendations").json()["source"] == "popularity"
+    others = LOG.filter(pl.col("item") != "i7")
+    train("mars-t", others).save(folder)
+    answer = client.post("/v1/model/reload").json()["error"]
+    assert "it lacks 1 items that model knows, such as 'i7'" in answer["message"]
+    train("mars-t", LOG.with_columns(pl.col("item").str.slice(1).cast(pl.Int64))).save(folder)
+    assert "its ids are Int64" in client.post("/v1/model/reload").json()["error"]["message"]
+    train("mars-t", LOG.with_columns(time=pl.col("time") * 1000)).save(folder)
+    assert "the unit of its times is ms" in client.post("/v1/model/reload").json()["error"]["message"]
+    more = pl.concat([LOG, LOG.with_columns(item=pl.lit("tea"), time=pl.col("time") + 10**6).unique("user")])
+    train("mars-m", more).save(folder)  # of another recipe
+    assert client.post("/v1/model/reload?model=model").json() == {"reloaded": ["model"]}
+    told = client.get("/v1/users/ann/recommendations").json()
+    assert told["source"] == "model"  # the item that was unknown counts now
+    expected = Recommender.load(folder).start([("tea", START)]).recommend()
+    assert [row["item"] for row in told["items"]] == expected["item"].to_list()
+
+
+def test_swaps_under_load_fail_no_request(folder: Path, start: Start) -> None:
+    """Every answer is that of the old model or of the new one, and none fails."""
+    client = start(folder)
+    models = [train("mars-t", seed=seed) for seed in (0, 1)]
+    pairs = [("i3", START), ("i4", START + 60)]
+    expected = []
+    for model in models:
+        model.save(folder)
+        expected.append(Recommender.load(folder).recommend(histories=pairs, k=3)["item"].to_list())
+    assert expected[0] != expected[1]
+    done, wrong, answered = threading.Event(), [], [0, 0]
+    body = {"history": [{"item": item, "time": time} for item, time in pairs], "k": 3}
+    client.post("/v1/users/ann/events", json={"events": body["history"]})
+
+    def ask(stored: bool) -> None:
+        while not done.is_set():
+            if stored:
+                answer = client.get("/v1/users/ann/recommendations?k=3")
+            else:
+                answer = client.post("/v1/recommend", json=body)
+            told = answer.json() if stored else answer.json().get("results", [{}])[0]
+            items = [row["item"] for row in told.get("items", [])]
+            if answer.status_code != 200 or items not in expected:
+                wrong.append(answer.text)
+                return
+            answered[expected.index(items)] += 1
+
+    client.post("/v1/model/reload")
+    threads = [threading.Thread(target=ask, args=(bool(number % 2),)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for swap in range(20):
+        models[swap % 2].save(folder)
+        assert client.post("/v1/model/reload").status_code == 200
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert min(answered) > 0
+
+
+def test_one_reload_at_a_time(folder: Path, start: Start) -> None:
+    client = start(folder)
+    with client.app.state.service.models._loading:
+        answer = client.post("/v1/model/reload")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "loading")
+    assert client.post("/v1/model/reload").status_code == 200
+
+
+def test_models_of_different_kinds_are_not_served_together(folder: Path, tmp_path: Path) -> None:
+    train("mars-t", LOG.with_columns(time=pl.col("time") * 1000)).save(tmp_path / "other")
+    with pytest.raises(DataError, match="the unit of its times is ms, that of the models served is s"):
+        Models(ServeSettings(models=(folder, tmp_path / "other")))

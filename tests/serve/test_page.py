@@ -1,0 +1,210 @@
+"""The page in a real browser: what it shows is what the API answers.
+
+Skipped where there is no Chromium; `MARSREC_CHROMIUM` names one that stands elsewhere.
+"""
+
+import os
+import shutil
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from marsrec.serve.app import create_app
+from marsrec.serve.settings import ServeSettings
+
+CHROMIUM = os.environ.get("MARSREC_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: apt install chromium, or set MARSREC_CHROMIUM"),
+]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="module")
+def address(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    store = str(tmp_path_factory.mktemp("store") / "events.db")
+    app = create_app(ServeSettings(models=(folders["mars-t"], folders["gru4rec"]), store=store))
+    config = uvicorn.Config(app, port=0, log_level="warning")
+    socket = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that has loaded; errors in its scripts and requests to other hosts fail the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    opened.on("request", lambda sent: None if sent.url.startswith(address) else wrong.append(sent.url))
+    opened.goto(address)
+    opened.wait_for_selector(".recs li")
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def recommended(page: Any, model: str = "mars-t") -> list[str]:
+    rows = page.locator(f"article[data-model={model}] .recs > li")
+    return list(rows.evaluate_all("rows => rows.map((row) => row.dataset.item)"))  # at one moment
+
+
+def settled(page: Any, before: list[str], model: str = "mars-t") -> list[str]:
+    """The list once it differs from what it was."""
+    deadline = time.monotonic() + 20
+    while (now := recommended(page, model)) == before:
+        assert time.monotonic() < deadline, "the list stays as it was"
+        page.wait_for_timeout(50)
+    return now
+
+
+def moment(page: Any) -> str:
+    return str(
+        page.evaluate("performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('at=')).at(-1)")
+    )
+
+
+def said(page: Any, place: str, words: str) -> None:
+    api.expect(page.locator(place)).to_contain_text(words, timeout=20_000)
+
+
+def find(page: Any, user: str) -> None:
+    page.fill("#user-search", user)
+    page.click(f"#users button[data-user='{user}']")
+    said(page, "#status", f"user {user}.")
+
+
+def test_find_a_user_and_see_what_the_api_says(page: Any, address: str) -> None:
+    find(page, "u7")
+    assert page.locator("svg.timeline .dot").count() == 6 * 4  # events that the model looks at, in each head
+    assert page.locator("svg.decay .curve").count() == 4
+    assert "half-life" in page.locator("svg.timeline").text_content()
+    asked = urllib.parse.parse_qs(urllib.parse.urlparse(moment(page)).query)
+    answer = httpx.get(f"{address}/v1/users/u7/recommendations", params={"k": 10, "at": asked["at"][0]}).json()
+    assert recommended(page) == [str(entry["item"]) for entry in answer["items"]]
+    shown = [float(row.text_content()) for row in page.locator(".recs .score").all()]
+    assert shown == pytest.approx([entry["score"] for entry in answer["items"]], abs=6e-4)
+
+
+def test_contributions_sum_to_the_score(page: Any) -> None:
+    find(page, "u3")
+    row = page.locator(".recs > li").first
+    row.locator(".rec").click()
+    cells = [[cell.text_content() for cell in line.locator("td").all()] for line in row.locator("tbody tr").all()]
+    score = float(row.locator("tfoot td").last.text_content())
+    assert sum(float(line[-1]) for line in cells) == pytest.approx(score, abs=1e-3)
+    for line in cells[:-1]:
+        assert sum(map(float, line[1:-1])) == pytest.approx(float(line[-1]), abs=1e-3)
+    assert score == pytest.approx(float(row.get_attribute("data-score")), abs=1e-4)
+    assert cells[-1][0] == "last state"
+
+
+def test_the_slider_changes_the_order(page: Any) -> None:
+    find(page, "u7")
+    before = recommended(page)
+    assert "right after the latest event" in page.locator("#at-words").text_content()
+    page.locator("#at").fill("1000")
+    assert settled(page, before) != before
+    assert "90 days later" in page.locator("#at-words").text_content()
+    assert page.locator(".moved").filter(has_text="▲").count() + page.locator(".moved").filter(has_text="new").count()
+
+
+def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: str) -> None:
+    find(page, "u11")
+    before = recommended(page)
+    page.fill("#item-search", "i13")
+    page.click("#items button[data-item='i13']")
+    settled(page, before)
+    page.locator("summary").first.click()
+    assert page.locator("table.events tbody tr").first.locator("td").first.text_content() == "i13"
+    history = httpx.get(f"{address}/v1/users/u11").json()["history"]
+    assert (history[-1]["item"], history[-1]["stored"]) == ("i13", True)
+
+
+def test_a_history_of_ones_own(page: Any) -> None:
+    page.click("#tab-own")
+    said(page, "#status", "your history")
+    assert "most frequent" in page.locator("article").text_content()
+    before = recommended(page)
+    page.fill("#item-search", "i5")
+    page.click("#items button[data-item='i5']")
+    now = settled(page, before)
+    assert "i5" not in now
+    assert page.locator("#own-events li").count() == 1
+    page.click("#own-events button")
+    assert settled(page, now) == before
+
+
+def test_two_models_side_by_side(page: Any) -> None:
+    page.select_option("#other", "gru4rec")
+    page.wait_for_selector("article[data-model=gru4rec] .recs li")
+    assert page.locator("article").count() == 2
+    assert page.locator("article[data-model=gru4rec] svg.decay").count() == 0
+
+
+def test_by_keyboard_alone(page: Any) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.focus("#user-search")
+    page.keyboard.type("u2")
+    page.wait_for_selector("#users li:first-child button[data-user=u2]")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    said(page, "#status", "user u2.")
+    page.focus("#at")
+    page.keyboard.press("End")
+    said(page, "#at-words", "90 days")
+    page.focus("#tab-user")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("#tab-own", "aria-selected") == "true"
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 800}, color_scheme="dark")
+    opened = context.new_page()
+    opened.goto(address)
+    opened.wait_for_selector(".recs li")
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 375
+    assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
+    context.close()
+
+
+def test_what_ids_hold_is_text_and_not_markup(browser: Any, address: str) -> None:
+    context = browser.new_context()
+    opened = context.new_page()
+    strange = "<img src=x onerror=alert(1)>"
+    httpx.post(
+        f"{address}/v1/users/{urllib.parse.quote(strange)}/events",
+        json={"events": [{"item": "i1", "time": 1_800_000_000}]},
+    )
+    opened.goto(f"{address}/?user={urllib.parse.quote(strange)}")
+    opened.wait_for_selector(".recs li")
+    assert strange in opened.locator("#status").text_content()
+    assert opened.locator("main img").count() == 0
+    context.close()
