@@ -14,7 +14,7 @@ def test_every_recipe_has_a_row_and_what_was_not_run_says_so() -> None:
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == list(RECIPES)
     assert rows["gru4rec"][1:4] == ["not run"] * 3
-    assert rows["sasrec"][1:6] == ["*8.00*", "*4.00*", "*2.00*", "8.04 / 4.10 / 2.90", "-0.5%"]
+    assert rows["sasrec"][1:6] == ["*8.00*", "*4.00*", "*2.00*", "8.04 / 4.10 / 2.90", "-0.5% / -2.4% / -31.0%"]
     assert rows["mars-t"][1] == "**8.80**"
 
 
@@ -68,3 +68,15 @@ def test_recboles_order_of_events_is_compared_with_the_paper_too() -> None:
         for data in ("ml-1m", "ml-1m-recbole")
     ]
     assert rows[0][:5] == rows[1][:5] == ["sasrec", "**29.00**", "**14.50**", "**7.25**", "29.62 / 16.61 / 12.65"]
+
+
+def test_other_data_with_a_papers_name_do_not_stand_beside_its_figures() -> None:
+    other = result("sasrec").model_copy(update={"statistics": {"average_length": 8.9, "users": 3}})
+    assert main_comparison([other], "beauty").rows[3][4] == "none"
+
+
+def test_one_result_per_seed_the_one_with_most_prefixes() -> None:
+    whole, part = result("sigma", 0.06), result("sigma", 0.05, prefix_share=0.02)
+    assert find([whole, part], "sigma") == find([part, whole], "sigma") == [whole]
+    row = next(row for row in main_comparison([part], "beauty").rows if row[0].startswith("sigma"))
+    assert row[0] == "sigma, 2% of the prefixes"

@@ -88,3 +88,16 @@ def test_the_same_report_is_the_same_files(tmp_path: Path) -> None:
         write_report(SECTIONS, tmp_path / name, title="Results", lead="All.")
     for path in (tmp_path / "a").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_what_the_last_report_had_and_this_one_has_not_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "mine.md").write_text("not of the report")
+    write_report(SECTIONS, tmp_path, title="Results", lead="All.")
+    write_report(SECTIONS[1:], tmp_path, title="Results", lead="All.")
+    assert {path.name for path in tmp_path.rglob("*.*")} == {
+        "README.md",
+        "two.md",
+        "report.html",
+        "mine.md",
+        ".report.json",
+    }

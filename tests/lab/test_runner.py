@@ -183,6 +183,38 @@ def test_workers_do_not_outlive_a_killed_runner(experiment: Path, tmp_path: Path
         time.sleep(0.1)
 
 
+def test_ctrl_c_stops_all_workers_at_once(experiment: Path, tmp_path: Path) -> None:
+    experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 100000"))
+    command = [sys.executable, "-m", "marsrec", "lab", "run", str(experiment), "--workers", "2"]
+    runner = subprocess.Popen([*command, *folders(tmp_path)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "runs-a").glob("*.training/curve.csv"))) < 2:  # both workers are at work
+        assert runner.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    states = json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))
+    assert [row["state"] for row in states].count("running") == 2
+    runner.send_signal(signal.SIGINT)
+    _, said = runner.communicate(timeout=60)
+    assert runner.returncode == 130
+    assert "Stopped. The same command goes on." in said
+
+
+def test_one_failing_run_does_not_stop_the_others(experiment: Path, tmp_path: Path) -> None:
+    broken = '\n[[runs]]\ndata = "DATA"\nmodel = "gru4rec"\ntraining = { epochs = 1, prefix_share = 0.5 }\n'
+    experiment.write_text(broken.replace("DATA", str(tmp_path / "shop.csv")) + experiment.read_text())
+    arguments = ["lab", "run", str(experiment), "--workers", "2", "--only", "gru4rec", *folders(tmp_path)]
+    answer = CliRunner().invoke(app, arguments)
+    assert "prefix_share belongs to models that are not causal" in str(answer.exception)
+    assert len(read_results(tmp_path / "results-a")) == 2
+
+
+def test_two_labels_of_one_run_are_one_run(experiment: Path, tmp_path: Path) -> None:
+    same = experiment.read_text().replace("[[runs]]", '[[runs]]\nlabel = "again"')
+    experiment.write_text(experiment.read_text() + same)
+    assert len(json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))) == 4
+
+
 def _members(session: int) -> list[int]:
     """Processes of a session that are neither gone nor waiting to be collected."""
     found = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True)
@@ -197,6 +229,7 @@ def _members(session: int) -> list[int]:
         ("[[runs]]\ndata = 'x'\nmodle = 'y'", "modle: Extra inputs"),
         ("[[runs]", "not TOML"),
         ("[[runs]]\ndata = 'x'\nmodel = 'y'\ntraining = { epoch = 3 }", "epoch: Extra inputs"),
+        ("[[runs]]\ndata = 'x'\nmodel = 'y'\ntraining = { seed = 3 }", "seed stands beside data and model"),
     ],
 )
 def test_bad_experiments_are_named(tmp_path: Path, text: str, message: str) -> None:

@@ -93,7 +93,7 @@ def measured() -> dict[str, Any]:
         for name in TITLES
         for size in (("L", "d", "K") if name == READ else ("L",))
     ]
-    likelihood = [row(1 / users, 1 / users, users=users, seed=0, known="parents", events=9) for users in (10, 100)]
+    likelihood = [row(1 / users, 1 / users, users=users, seed=0, known="times", events=9) for users in (10, 100)]
     learned = [
         row(0.01, 0.01, users=50, events=9, time_scale=scale, diversity=weight, divergence=weight, ndcg=0.1, epochs=2)
         | {"start": row(1.0, 1.0)}

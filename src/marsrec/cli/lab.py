@@ -50,7 +50,7 @@ def run(
         if finished and only is None:
             for data in asked.efficiency:
                 efficiency.measured(data, results)
-            if asked.theory is not None and not _theory_file(results).exists():
+            if asked.theory is not None and not _has_theory(results, quick=asked.theory == "quick"):
                 theory(quick=asked.theory == "quick", results=results)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         show.note("\nStopped. The same command goes on.")
@@ -90,7 +90,7 @@ def status(
             else:
                 expected = expected_minutes(run, found)
                 row |= {**dict.fromkeys(METRICS, ""), "best epoch": "", "minutes": ""}
-                if state == "begun":
+                if state in ("begun", "running"):
                     row["best epoch"] = f"{place.epochs()} epochs so far"
                 left, unknown = left + (expected or 0.0), unknown + (expected is None)
             rows.append(row)
@@ -131,6 +131,10 @@ def theory(
     from marsrec.lab import theory as theories
     from marsrec.storage import atomic_file
 
+    if quick and _has_theory(results, quick=False):
+        raise SettingsError(
+            f"{_theory_file(results)}: measured in full already. Delete it first, or name other --results."
+        )
     show.note("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
     measured = theories.measure(quick=quick)
     path = _theory_file(results)
@@ -178,13 +182,23 @@ def _chosen(
     listed = [run for run in asked.runs if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
     if only is not None and not listed:
         raise SettingsError(f"{path}: no run with {only!r} in its title.")
-    return asked, [(run, place_of(run, runs, results)) for run in listed]
+    chosen: dict[str, tuple[Run, Place]] = {}
+    for run in listed:  # two labels may mean the same run
+        place = place_of(run, runs, results)
+        chosen.setdefault(place.name, (run, place))
+    return asked, list(chosen.values())
 
 
 def _theory_file(results: Path) -> Path:
     from marsrec.lab.report import THEORY
 
     return results / THEORY
+
+
+def _has_theory(results: Path, *, quick: bool) -> bool:
+    """Whether the propositions were put to the test, as thoroughly at least."""
+    path = _theory_file(results)
+    return path.exists() and (quick or not json.loads(path.read_text())["quick"])
 
 
 def _measured(result: Any) -> dict[str, Any]:

@@ -20,6 +20,9 @@ class Entropy(Settings):
     mean: float
     std: float
     """Over positions, after the mean over attention heads."""
+    mean_all: float | None = None
+    """The same over all positions: one that sees a single event counts as 0. Seems to be what the paper gives."""
+    std_all: float | None = None
 
 
 def attention_entropy(recommender: Recommender) -> list[Entropy]:
@@ -33,10 +36,12 @@ def attention_entropy(recommender: Recommender) -> list[Entropy]:
         return []
     blocks = [block for block in model.encoder.blocks if isinstance(block, AttentionBlock)]
     found: list[list[Tensor]] = [[] for _ in blocks]
+    histories = 0
     projected: list[Tensor] = []  # queries, keys and values of the layers, as the encoder computes them
     hooks = [block.qkv.register_forward_hook(lambda _module, _input, qkv: projected.append(qkv)) for block in blocks]
     try:
         for batch in over_test_histories(recommender):
+            histories += len(batch.lengths)
             with torch.no_grad():
                 model.encode(batch)
             for block, entropies in zip(blocks, found, strict=True):
@@ -45,8 +50,15 @@ def attention_entropy(recommender: Recommender) -> list[Entropy]:
     finally:
         for hook in hooks:
             hook.remove()
-    layers = [torch.cat(entropies).double() for entropies in found]
-    return [Entropy(mean=layer.mean().item(), std=layer.std(correction=0).item()) for layer in layers if len(layer)]
+    return [_summed_up(torch.cat(entropies).double(), histories) for entropies in found]
+
+
+def _summed_up(entropies: Tensor, first: int) -> Entropy:
+    """Of positions that see two events or more, and of as many first positions as there are histories besides."""
+    everywhere = torch.cat([entropies, entropies.new_zeros(first)])
+    pairs = [(values.mean().item(), values.std(correction=0).item()) for values in (entropies, everywhere)]
+    (mean, std), (mean_all, std_all) = pairs if len(entropies) else ((0.0, 0.0), (0.0, 0.0))
+    return Entropy(mean=mean, std=std, mean_all=mean_all, std_all=std_all)
 
 
 def normalised_entropy(query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from marsrec.errors import SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import INSPECTIONS, RANKS
-from marsrec.lab.runner import Place, in_time
+from marsrec.lab.runner import Outcome, Place, in_time
 from marsrec.storage import atomic_file
 
 Files = dict[str, bytes]
@@ -18,7 +18,7 @@ Files = dict[str, bytes]
 
 def on_ray(
     address: str, missing: list[tuple[Run, Place]], deadline: float | None, threads: int
-) -> Iterator[tuple[Run, bool]]:
+) -> Iterator[tuple[Run, Outcome]]:
     """Send runs to a Ray cluster; each run, and whether it was finished, as they end.
 
     The nodes need marsrec and the data (the same paths, or the same `MARSREC_DATA`). Trained models and unfinished
@@ -34,7 +34,7 @@ def on_ray(
     deadline : float, optional
         Seconds since the epoch at which runs stop.
     threads : int
-        Cores per run.
+        Cores per run, at most; no more than the largest node has.
     """
     try:
         import ray
@@ -46,6 +46,8 @@ def on_ray(
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise SettingsError(f"--ray {address}: no Ray cluster there ({error}).") from None
     try:
+        largest = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])  # type: ignore[no-untyped-call]
+        threads = max(1, min(threads, largest))  # a task that asks for more would wait for ever
         task = ray.remote(num_cpus=threads, max_retries=1)(_perform)
         waiting: dict[Any, tuple[Run, Place]] = {}
         for run, place in missing:
@@ -54,7 +56,11 @@ def on_ray(
         while waiting:
             (ended,), _ = ray.wait(list(waiting), num_returns=1)
             run, place = waiting.pop(ended)
-            files: Files | None = ray.get(ended)
+            try:
+                files: Files | None = ray.get(ended)
+            except ray.exceptions.RayTaskError as error:
+                yield run, error.cause if isinstance(error.cause, Exception) else error
+                continue
             for name, content in (files or {}).items():
                 with atomic_file(place.results / name) as temporary:
                     temporary.write_bytes(content)

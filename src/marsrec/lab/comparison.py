@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from marsrec.data.catalog import CATALOG
+from marsrec.data.catalog import CATALOG, Statistics
+from marsrec.errors import DataError
 from marsrec.lab import paper
 from marsrec.lab.page import Section, Table, best, second
 from marsrec.lab.paper import METRICS
@@ -27,8 +28,8 @@ def alike(found: Sequence[Result], data: str) -> list[Result]:
     ways = Counter(_way(result) for result in here)
     if not ways:
         return []
-    as_paper = [way for way in ways if way[0] == _training(TrainingSettings())]
-    chosen = as_paper[0] if as_paper else ways.most_common(1)[0][0]
+    as_paper = Counter({way: count for way, count in ways.items() if way[0] == _training(TrainingSettings())})
+    chosen = (as_paper or ways).most_common(1)[0][0]
     return [result for result in here if _way(result) == chosen]
 
 
@@ -36,22 +37,22 @@ def trained(results: Sequence[Result]) -> str:
     """How results that were trained alike were trained, in words."""
     if not results or _training(results[0].training) == _training(TrainingSettings()):
         return USUAL
-    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed"})
+    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed", "prefix_share"})
     return ", ".join(f"{name} {value}" for name, value in changed.items())
 
 
 def find(
     results: Sequence[Result], recipe: str, *, readout: str | None = None, options: Mapping[str, Any] | None = None
 ) -> list[Result]:
-    """Those of a recipe at the paper's settings, or changed as given; one per seed."""
-    matching = []
-    for result in results:
-        data = CATALOG.get(published_name(result.data))
+    """Those of a recipe at the paper's settings, or changed as given; one per seed, the one with most prefixes."""
+    matching: dict[int, Result] = {}
+    for result in sorted(results, key=lambda result: result.training.prefix_share):
+        data = CATALOG.get(origin(result.data))
         known = data.paper if data else None
         chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
         if result.settings == model_settings(recipe, density(result), readout=readout, options=chosen):
-            matching.append(result)
-    return matching
+            matching[result.training.seed] = result
+    return [matching[seed] for seed in sorted(matching)]
 
 
 def published_name(data: str) -> str:
@@ -63,6 +64,26 @@ def published_name(data: str) -> str:
     ('ml-1m', 'ml-1m')
     """
     return data.removesuffix("-recbole")
+
+
+def origin(data: str) -> str:
+    """The data that thinned or generated data come from.
+
+    Examples
+    --------
+    >>> origin("ml-1m-latest20"), origin("ml-1m-latest20-recbole"), origin("hawkes-mean_events80"), origin("beauty")
+    ('ml-1m', 'ml-1m', 'hawkes', 'beauty')
+    """
+    return "hawkes" if data.startswith("hawkes-") else published_name(data).split("-latest")[0]
+
+
+def as_published(results: Sequence[Result]) -> bool:
+    """Whether results are of the very data that the paper has, and not of others with the same name."""
+    known = CATALOG.get(published_name(results[0].data)) if results else None
+    if known is None:
+        return False
+    counted = (results[0].statistics.get(name) for name in ("users", "items", "interactions"))
+    return Statistics(*counted) == known.expected  # type: ignore[arg-type]
 
 
 def density(result: Result) -> float:
@@ -95,7 +116,10 @@ def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
 
 def ranks(result: Result, folder: Path) -> pl.DataFrame:
     """Rank of each test target, and length of the history before it."""
-    return pl.read_parquet(folder / RANKS / f"{result.name}.parquet")
+    path = folder / RANKS / f"{result.name}.parquet"
+    if not path.exists():
+        raise DataError(f"{path}: the ranks of this result are missing. Record its model anew (`marsrec lab record`).")
+    return pl.read_parquet(path)
 
 
 def datasets(found: Sequence[Result]) -> list[str]:
@@ -105,10 +129,15 @@ def datasets(found: Sequence[Result]) -> list[str]:
     return sorted(names, key=lambda name: (*_place(published_name(name), known), name))
 
 
+def whole(found: Sequence[Result]) -> list[str]:
+    """Names of the data that were neither thinned nor generated otherwise than by default."""
+    return [data for data in datasets(found) if published_name(data) == origin(data)]
+
+
 def main_comparison(found: Sequence[Result], data: str) -> Table:
     """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
     results = alike(found, data)
-    published = paper.MAIN.get(published_name(data), {})
+    published = paper.MAIN.get(published_name(data), {}) if as_published(results) else {}
     runs = {name: find(results, name) for name in RECIPES}
     means = {
         metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
@@ -123,16 +152,19 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
             continue
         rows.append(
             [
-                name,
+                _named(name, of_recipe),
                 *(_marked(figures(of_recipe, metric), means[metric]) for metric in METRICS),
                 beside,
-                f"{mean(figures(of_recipe, 'HR@10')) / theirs[0] - 1:+.1%}" if theirs else "",
+                " / ".join(
+                    f"{mean(figures(of_recipe, metric)) / figure - 1:+.1%}"
+                    for metric, figure in zip(METRICS, theirs or (), strict=bool(theirs))
+                ),
                 ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
                 f"{mean(result.minutes for result in of_recipe):.0f}",
                 ", ".join(str(result.training.seed) for result in of_recipe),
             ]
         )
-    columns = ["model", *METRICS, "paper", "HR@10 against it", "best epoch", "minutes", "seeds"]
+    columns = ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"]
     return Table(columns, rows, f"Training: {trained(results)}. **Best**, *second*.")
 
 
@@ -147,26 +179,31 @@ def runner_up(results: Sequence[Result]) -> tuple[str, list[Result], str, list[R
     if not mine or not others:
         return None
     name = max(others, key=lambda other: mean(figures(others[other], "NDCG@10")))
-    return ours, mine, name, others[name]
+    theirs = others[name]
+    common = {result.training.seed for result in mine} & {result.training.seed for result in theirs}
+    if common:
+        mine, theirs = ([result for result in of if result.training.seed in common] for of in (mine, theirs))
+    return ours, mine, name, theirs
 
 
 def significance(found: Sequence[Result], folder: Path) -> Table:
     """MARS against the best of the others, user by user."""
     rows = []
-    for data in datasets(found):
+    for data in whole(found):
         contest = runner_up(alike(found, data))
         if contest is None:
             rows.append([data, "not run", "", *[""] * len(METRICS), ""])
             continue
         ours, mine, other, theirs = contest
         cells = [str(paired(*(per_user(of, folder, metric) for of in (mine, theirs)))) for metric in METRICS]
-        rows.append([data, ours, other, *cells, f"{len(mine)} / {len(theirs)}"])
+        rows.append([data, ours, _named(other, theirs), *cells, f"{len(mine)} / {len(theirs)}"])
     return Table(
         ["data", "MARS", "best other (NDCG@10)", *METRICS, "seeds"],
         rows,
         "Difference × 100 of MARS and the best other, with its 95 % bootstrap interval over users and the two-sided p "
-        "of a paired randomisation test. Gains of a model are averaged over its seeds, so that with one seed each "
-        "the interval tells of other users, not of other initial weights.",
+        "of a paired randomisation test. A model's gains are averaged over the seeds that both have, where there are "
+        "such: the interval tells of other users, not of other initial weights. The best other was chosen on the same "
+        "test, for which p is not corrected.",
     )
 
 
@@ -177,7 +214,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "/ MRR@10. Data sets that the paper does not have show no figures of it: games-2018 and yelp-2019 are of the "
         "same kind as its Games and Yelp, but of another year and size."
     ]
-    for data in datasets(found):
+    for data in whole(found):
         parts += [f"## {data}", main_comparison(found, data)]
     parts += ["## Is the difference significant?", significance(found, folder)]
     return Section("main", "Main comparison", parts)
@@ -188,11 +225,17 @@ def _place(name: str, known: list[str]) -> tuple[int, str]:
 
 
 def _training(settings: TrainingSettings) -> str:
-    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed"})
+    """What all models of a comparison share; prefix_share is for some of them only, and stands in their rows."""
+    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed", "prefix_share"})
 
 
 def _way(result: Result) -> tuple[str, str, str]:
     return _training(result.training), result.fingerprint, result.split.model_dump_json()
+
+
+def _named(name: str, of_recipe: Sequence[Result]) -> str:
+    share = min(result.training.prefix_share for result in of_recipe)
+    return name if share == 1 else f"{name}, {share:.0%} of the prefixes"
 
 
 def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:

@@ -88,6 +88,8 @@ class _Table(Settings):
     label: str | None = None
 
     def runs(self, training: dict[str, Any]) -> list[Run]:
+        if "seed" in training or "seed" in self.training:
+            raise SettingsError("seed stands beside data and model, not in training.")
         shared = self.model_dump(include={"ties", "encoder", "readout", "published"})
         variants: list[tuple[str | None, dict[str, Any]]] = [*self.variants.items()] or [(self.label, {})]
         generated = product(*(_list(values) for values in self.hawkes.values()))
@@ -143,6 +145,8 @@ def read_experiment(path: Path) -> Experiment:
         raise SettingsError(f"{path}: not TOML ({error}).") from None
     except ValidationError as error:
         raise SettingsError(f"{path}: {explain_validation(error)}") from None
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
     once = [run for index, run in enumerate(runs) if run not in runs[:index]]
     return Experiment(runs=once, efficiency=file.efficiency, theory=file.theory)
 

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
 COLORS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f")
 """Told apart by the colour-blind (Okabe and Ito); in black and white the styles and markers tell them apart."""
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)), (0, (3, 1)))
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (10, 2, 2, 2)), (0, (2, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++", "oo")
 
 FIGURES = "figures"
 """Folder of the figures, beside the pages."""
+MANIFEST = ".report.json"
+"""List of the files that a report consists of."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def write_report(sections: Sequence[Section], folder: Path, *, title: str, lead:
     sections : sequence of Section
         What to write.
     folder : Path
-        Where. Pages of sections that no longer exist are left alone.
+        Where. What an earlier report wrote there and this one does not is deleted; other files stay.
     title, lead : str
         Heading and first paragraph of the index and of the HTML page.
 
@@ -119,7 +122,17 @@ def write_report(sections: Sequence[Section], folder: Path, *, title: str, lead:
     links = "".join(f'<li><a href="#{s.name}">{html.escape(s.title)}</a></li>' for s in sections)
     page = _PAGE.format(title=html.escape(title), lead=_inline(lead), links=links, body="\n".join(bodies))
     written.append(_write(folder / "report.html", page))
+    _forget(folder, {str(path.relative_to(folder)) for path in written})
     return written
+
+
+def _forget(folder: Path, written: set[str]) -> None:
+    """Delete what the last report wrote and this one did not: no figure is to outlive its result."""
+    listed = folder / MANIFEST
+    before = set(json.loads(listed.read_text())) if listed.exists() else set()
+    for name in before - written:
+        (folder / name).unlink(missing_ok=True)
+    _write(listed, json.dumps(sorted(written), indent=0) + "\n")
 
 
 def markdown(section: Section) -> str:

@@ -34,7 +34,7 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
         efficiency.section(results),
         regimes.subgroups(found, results),
         regimes.entropy(found, results),
-        regimes.backbone_rule(found),
+        regimes.backbone_rule(found, results),
         variants.clocks(found),
         *inspections(found, results),
     ]
@@ -48,10 +48,8 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
 def inspections(found: Sequence[Result], results: Path) -> list[Section]:
     """What MARS learned on each data set, on the backbone that the rule takes and on the request clock."""
     shown = []
-    for data in comparison.datasets(found):
+    for data in comparison.whole(found):
         alike = comparison.alike(found, data)
-        if not alike or regimes.family(data) != data:
-            continue
         ours = backbone(comparison.density(alike[0]))
         for options in ({}, {"readout.clock": "request"}):
             for result in comparison.find(alike, ours, options=options)[:1]:

@@ -156,7 +156,10 @@ def read_results(folder: Path) -> list[Result]:
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(Result.model_validate_json(path.read_bytes()))
+            result = Result.model_validate_json(path.read_bytes())
+            if result.name != path.stem:
+                raise DataError(f"{path}: its content belongs to {result.name}. Record its model anew.")
+            found.append(result)
         except ValidationError as error:
             raise DataError(
                 f"{path}: not a result ({explain_validation(error)}). Delete it or record it anew."

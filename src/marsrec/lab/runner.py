@@ -2,13 +2,15 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import mean
 from typing import Literal
@@ -28,7 +30,17 @@ from marsrec.models import paper_options, title
 from marsrec.recommender import Recommender
 from marsrec.training.fit import CHECKPOINT, CURVE
 
-State = Literal["done", "begun", "missing"]
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = "lock"
+"""File in the folder of a training that the process at it holds locked."""
+
+State = Literal["done", "running", "begun", "missing"]
+
+
+Outcome = bool | Exception
+"""Whether a run was finished, or what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,31 @@ class Place:
         """How far the run has come."""
         if self.result.exists() and Result.model_validate_json(self.result.read_bytes()).name == self.name:
             return "done"
+        if self.running():
+            return "running"
         return "begun" if (self.state / CHECKPOINT).exists() else "missing"
+
+    def running(self) -> bool:
+        """Whether a process is at it."""
+        if not (self.state / LOCK).exists():
+            return False
+        try:
+            with self.mine():
+                return False
+        except SettingsError:
+            return True
+
+    @contextmanager
+    def mine(self) -> Iterator[None]:
+        """Keep other processes off the run; raises if one is at it. The lock ends with the process that holds it."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / LOCK).open("w") as file:
+            if sys.platform != "win32":
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise SettingsError(f"{self.state}: another process is at this run.") from None
+            yield
 
     def epochs(self) -> int:
         """Number of epochs of a run that was begun."""
@@ -81,9 +117,8 @@ def _opened(data: str, generator: str, latest: int | None, ties: Ties, change: s
         source = Source(data, Histories.from_log(log, ties))
     else:
         source = open_data(data, ties=ties)
-    if latest:  # other data: what the paper sets is for the whole
-        source = Source(source.name, source.histories.latest(latest))
-    return replace(source, name=f"{source.name}{change}")
+    histories = source.histories.latest(latest) if latest else source.histories
+    return replace(source, name=f"{source.name}{change}", histories=histories)
 
 
 def recommender_of(run: Run) -> Recommender:
@@ -109,6 +144,11 @@ def place_of(run: Run, runs: Path, results: Path) -> Place:
 
 def perform(run: Run, place: Place, max_minutes: float | None = None, progress: bool = False) -> bool:
     """Train to the end, save, and write the result; False if the time did not suffice, and the next call goes on."""
+    with place.mine():
+        return _perform(run, place, max_minutes, progress)
+
+
+def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) -> bool:
     if not place.model.exists():
         recommender = recommender_of(run)
         recommender.training = run.training.model_copy(update={"max_minutes": max_minutes})
@@ -157,17 +197,23 @@ def run_all(
         ended = _in_processes(missing, deadline, workers, threads)
     else:
         ended = _in_turn(missing, deadline)
-    done = []
-    for run, finished in ended:
-        done.append(finished)
+    done: list[bool] = []
+    failed: list[Exception] = []
+    for run, outcome in ended:
+        done.append(outcome is True)
+        if isinstance(outcome, Exception):  # the others go on
+            failed.append(outcome)
         if ray is not None or workers > 1:
-            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {'done' if finished else 'out of time'}")
-        elif not finished:
+            said = outcome if failed and outcome is failed[-1] else "done" if outcome else "out of time"
+            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {said}")
+        elif not outcome:
             break
+    if failed:
+        raise failed[0]
     return len(done) == len(missing) and all(done)
 
 
-def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterator[tuple[Run, bool]]:
+def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterator[tuple[Run, Outcome]]:
     for index, (run, place) in enumerate(missing, start=1):
         show.note(f"\n[{index}/{len(missing)}] {run.title}")
         yield run, in_time(run, place, deadline, progress=True)
@@ -175,12 +221,21 @@ def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterat
 
 def _in_processes(
     missing: list[tuple[Run, Place]], deadline: float | None, workers: int, threads: int
-) -> Iterator[tuple[Run, bool]]:
+) -> Iterator[tuple[Run, Outcome]]:
     start = (threads, os.getpid())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_worker, initargs=start) as pool:
         waiting = {pool.submit(in_time, run, place, deadline): run for run, place in missing}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+        try:
+            for future in as_completed(waiting):
+                error = future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield waiting[future], error or future.result()
+        except BaseException:  # Ctrl-C: what was begun goes on next time
+            for worker in active_children():
+                worker.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def in_time(run: Run, place: Place, deadline: float | None, progress: bool = False) -> bool:

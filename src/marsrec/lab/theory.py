@@ -289,13 +289,14 @@ def _verdicts(likelihood: Sequence[Mapping[str, Any]], learned: Sequence[Mapping
                 + (": without it the heads do not collapse." if without["divergence"] > 0.01 else ".")
             )
     best = min((row for row in learned if row["users"] == most), key=lambda row: row["rate_error"])
-    reached = min(_medians(likelihood, known)[-1][1][0] for known in KNOWN if _medians(likelihood, known))
+    users, (reached, _) = _medians(likelihood, "times")[-1]
     sentences.append(
-        f"The nearest model is {best['rate_error']:.2f} off in log half-life, the best of maximum likelihood "
-        f"{reached:.3f}"
+        f"With {best['users']:,} users the nearest model is {best['rate_error']:.2f} off in log half-life; maximum "
+        f"likelihood of the times alone, with {users:,} users, is {reached:.3f} off"
         + (
-            ": heads that differ are not yet the rates of the process. The cross-entropy of the next item is not the "
-            "likelihood that the proof speaks of, and a head's softmax divides out what its weight α would be."
+            ". So heads that differ are not yet the rates of the process. A possible reason: the cross-entropy of the "
+            "next item is not the likelihood that the proof speaks of, and a head's softmax divides out what its "
+            "weight α would be."
             if best["rate_error"] > 3 * reached and best["divergence"] > 0.01
             else "."
         )

@@ -95,11 +95,12 @@ def sensitivity(found: Sequence[Result]) -> Section:
                     [str(value), *(spread(figures(of, metric)) for metric in METRICS), _number(theirs.get(value))]
                     for value, of in swept.items()
                 ]
+                unnamed = ", backbone not named" if title == "Dropout" else ""
                 name = f"{title.lower()}-{recipe}-{data}"
                 caption = f"HR@10 of {recipe} on {data} against the {label}, ours and the paper's."
                 parts += [
                     f"## {title}: {recipe} on {data}",
-                    Table([label, *METRICS, "HR@10, paper"], rows, f"Training: {trained(results)}."),
+                    Table([label, *METRICS, "HR@10, paper" + unnamed], rows, f"Training: {trained(results)}."),
                     Picture(name, caption, partial(_draw_sweep, swept, theirs, label)),
                 ]
     if len(parts) == 1:
