@@ -6,7 +6,14 @@ export class ServerError extends Error {
   constructor(status, error) {
     super(error?.remedy ? `${error.message} ${error.remedy}` : error?.message ?? `The server answered ${status}.`);
     this.status = status;
+    this.code = error?.code;
   }
+}
+
+// Ids beyond 2^53 stay what the server wrote: as numbers they would be others.
+function exact(key, value, context) {
+  const isId = key === "item" || key === "user";
+  return isId && typeof value === "number" && !Number.isSafeInteger(value) && context?.source ? context.source : value;
 }
 
 export function useToken(token) { sessionStorage.setItem(KEY, token); }
@@ -16,7 +23,9 @@ async function ask(path, options = {}) {
   const token = sessionStorage.getItem(KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
   const answer = await fetch(path, { ...options, headers });
-  const body = await answer.json().catch(() => null);
+  const text = await answer.text();
+  let body = null;
+  try { body = JSON.parse(text, exact); } catch { /* an error page of something in between */ }
   if (!answer.ok) throw new ServerError(answer.status, body?.error);
   return body;
 }
@@ -28,9 +37,8 @@ const query = (given) => {
 };
 
 export const getModel = (model) => ask(`/v1/model${query({ model })}`);
-export const findUsers = (search, model) => ask(`/v1/users${query({ search, model, limit: 30 })}`);
-export const findItems = (search, model) => ask(`/v1/items${query({ search, model, limit: 30 })}`);
-export const similarItems = (item, model) => ask(`/v1/items/${encodeURIComponent(item)}/similar${query({ k: 5, model })}`);
+export const findUsers = (search, model, signal) => ask(`/v1/users${query({ search, model, limit: 30 })}`, { signal });
+export const findItems = (search, model, signal) => ask(`/v1/items${query({ search, model, limit: 30 })}`, { signal });
 
 export const recommendToUser = (user, { model, at, signal }) =>
   ask(`/v1/users/${encodeURIComponent(user)}/recommendations${query({ k: 10, explain: true, model, at })}`, { signal });

@@ -5,7 +5,7 @@ import { card, make } from "./result.js";
 import { date, later, offset, words } from "./time.js";
 
 const $ = (id) => document.getElementById(id);
-const state = { models: {}, names: [], user: null, own: [], mode: "user", base: null, before: {}, running: null };
+const state = { models: {}, names: [], user: null, own: [], mode: "user", base: null, before: {}, running: {} };
 
 const chosen = () => [$("model").value, $("other").value].filter((name, index, all) => name && all.indexOf(name) === index);
 const info = () => state.models[$("model").value];
@@ -13,6 +13,13 @@ const info = () => state.models[$("model").value];
 function say(text, wrong = false) {
   $("status").textContent = text;
   $("status").classList.toggle("wrong", wrong);
+}
+
+// A newer request of the same kind makes the older one void.
+function only(kind) {
+  state.running[kind]?.abort();
+  state.running[kind] = new AbortController();
+  return state.running[kind].signal;
 }
 
 async function attempt(work) {
@@ -31,26 +38,43 @@ async function attempt(work) {
 const moment = () => (state.base === null ? null : later(state.base, offset(Number($("at").value)), info().unit));
 
 function showMoment() {
+  if (!info()) return;
   const seconds = offset(Number($("at").value));
   const when = state.base === null ? "" : ` (${date(moment(), info().unit)})`;
   $("at-words").textContent = seconds === 0 ? `right after the latest event${when}` : `${words(seconds)} later${when}`;
+  $("at").setAttribute("aria-valuetext", $("at-words").textContent);
   const clocks = chosen().map((name) => state.models[name]?.clock);
   $("clock").textContent = clocks.includes("request")
     ? "This model hears when it is asked: move the slider and see the order change."
     : "Ages are measured from the latest event here, so that the moment of the request changes nothing. A model fitted with --clock request hears it.";
 }
 
+const ask = (at, signal) => Promise.all(chosen().map((model) => (state.mode === "user"
+  ? api.recommendToUser(state.user, { model, at, signal })
+  : api.recommendForHistory(state.own.map(({ item, time }) => ({ item, time })), { model, at, signal }))));
+
 async function refresh({ keepBase = true } = {}) {
-  if (state.mode === "user" && state.user === null) return;
-  state.running?.abort();
-  state.running = new AbortController();
-  const { signal } = state.running;
+  if (!info() || (state.mode === "user" && state.user === null)) return;
+  const signal = only("results");
   if (!keepBase) { state.base = null; $("at").value = 0; }
   const at = moment();
   await attempt(async () => {
-    const results = await Promise.all(chosen().map((model) => (state.mode === "user"
-      ? api.recommendToUser(state.user, { model, at, signal })
-      : api.recommendForHistory(state.own.map(({ item, time }) => ({ item, time })), { model, at, signal }))));
+    let results;
+    try {
+      results = await ask(at, signal);
+    } catch (error) {
+      if (error.code === "too_early" && at !== null) { // an event came in from elsewhere
+        state.base = null;
+        await refresh();
+        return;
+      }
+      if (error.status === 404 && state.mode === "user") {
+        $("results").replaceChildren();
+        say(`${state.user} has no events yet. Add one.`);
+        return;
+      }
+      throw error;
+    }
     if (state.base === null) {
       // Asked right after the latest event: the end of the log may be years later for this user.
       state.base = Math.max(...results.map((result) => result.reading?.events.at(-1)?.time ?? result.at));
@@ -79,53 +103,63 @@ const remember = () => { state.before = state.shown ?? {}; };
 
 // ------------------------------------------------------------- whose history
 
+function markUser() {
+  for (const button of $("users").querySelectorAll("button")) button.setAttribute("aria-current", String(button.dataset.user === String(state.user)));
+}
+
 function choose(user) {
   state.user = user;
   state.before = {};
-  for (const button of $("users").querySelectorAll("button")) button.setAttribute("aria-current", String(button.dataset.user === String(user)));
+  markUser();
   history.replaceState(null, "", `?${new URLSearchParams({ user })}`);
   return refresh({ keepBase: false });
 }
 
+const userButton = (user, ...content) => make("li", {}, make("button", { type: "button", "data-user": String(user), onclick: () => choose(user) }, ...content));
+
 async function searchUsers() {
-  const found = await attempt(() => api.findUsers($("user-search").value.trim(), $("model").value));
+  const text = $("user-search").value.trim();
+  const found = await attempt(() => api.findUsers(text, $("model").value, only("users")));
   if (!found) return;
-  $("users").replaceChildren(...found.users.map(({ user, stored }) => make("li", {}, make("button", { type: "button", "data-user": String(user), onclick: () => choose(user) }, String(user), stored ? make("small", {}, "live") : ""))));
-  if (!found.users.length) $("users").append(make("li", { className: "hint" }, "Nobody. A user who has no events yet gets some below."));
+  $("users").replaceChildren(...found.users.map(({ user, stored }) => userButton(user, String(user), stored ? make("small", {}, "live") : "")));
+  if (text && !found.users.some(({ user }) => String(user) === text)) $("users").append(userButton(text, `${text} `, make("small", {}, "a new user")));
+  markUser();
 }
 
 async function searchItems() {
-  const found = await attempt(() => api.findItems($("item-search").value.trim(), $("model").value));
+  const found = await attempt(() => api.findItems($("item-search").value.trim(), $("model").value, only("items")));
   if (!found) return;
-  $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item) }, title ?? String(item), make("small", {}, `${count}×`)))));
+  $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item, title) }, title ?? String(item), make("small", {}, `${count}×`)))));
 }
 
-async function add(item) {
+// An event is taken at the moment of the slider, and a second after the latest one at least.
+const eventTime = () => (state.base === null ? info().log_end : later(state.base, Math.max(offset(Number($("at").value)), 1), info().unit));
+
+async function add(item, title) {
+  if (!info()) return;
   remember();
+  const time = eventTime();
   if (state.mode === "own") {
-    const time = moment() ?? info().log_end;
-    state.own.push({ item, time });
-    state.own.sort((one, other) => one.time - other.time);
+    state.own.push({ item, title, time });
     state.base = time;
     $("at").value = 0;
     showOwn();
     await refresh();
     return;
   }
-  const user = state.user ?? $("user-search").value.trim();
-  if (!user) { say("Choose a user first, or type the id of a new one.", true); return; }
-  const done = await attempt(async () => api.addEvent(user, item, moment() ?? info().log_end));
-  if (!done) return;
-  state.user = user;
-  await refresh({ keepBase: false });
+  const { user } = state;
+  if (user === null) { say("Choose a user first, or type the id of a new one.", true); return; }
+  const done = await attempt(async () => api.addEvent(user, item, time));
+  if (done && state.user === user) await refresh({ keepBase: false });
 }
 
 function showOwn() {
-  $("own-events").replaceChildren(...state.own.map((event, index) => make("li", {}, String(event.item), " ", make("small", { className: "hint" }, date(event.time, info().unit)),
-    make("button", { type: "button", "aria-label": `Take ${event.item} out`, onclick: () => { remember(); state.own.splice(index, 1); showOwn(); refresh(); } }, "×"))));
+  $("own-events").replaceChildren(...state.own.map((event, index) => make("li", {}, event.title ?? String(event.item), " ", make("small", { className: "hint" }, date(event.time, info().unit)),
+    make("button", { type: "button", "aria-label": `Take ${event.item} out`, onclick: () => { remember(); state.own.splice(index, 1); showOwn(); ($("own-events").querySelector("button") ?? $("own-clear")).focus(); refresh(); } }, "×"))));
 }
 
 function switchTo(mode) {
+  if (!info()) return;
   state.mode = mode;
   for (const name of ["user", "own"]) {
     $(`tab-${name}`).setAttribute("aria-selected", String(name === mode));

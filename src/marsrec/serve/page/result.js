@@ -16,13 +16,18 @@ export function make(name, given = {}, ...children) {
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-// Share of the last state and of each head in a score.
-function sharesOf(explanation, heads) {
-  const byHead = heads.map((head, k) => sum(explanation.shares.map((row) => row[k])) + explanation.earlier[k]);
-  return [
-    { name: "last state", value: explanation.last_state, style: "last" },
-    ...byHead.map((value, k) => ({ name: `head ${k + 1}, half-life ${heads[k].half_life}`, value, style: `h${k % 8}` })),
-  ];
+// What a score is made of: the last state, then head by head the events that count most, and the rest of them together.
+function sharesOf(explanation, { heads, events, earlier }) {
+  const shares = [{ name: "last state", value: explanation.last_state, style: "last" }];
+  heads.forEach((head, k) => {
+    const style = `h${k % 8}`;
+    const each = events.map((event, index) => ({ name: `${event.title ?? event.item}, ${event.age} old, head ${k + 1}`, value: explanation.shares[index][k], style }));
+    each.sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
+    const rest = sum(each.slice(6).map(({ value }) => value)) + explanation.earlier[k];
+    shares.push(...each.slice(0, 6));
+    if (each.length > 6 || earlier) shares.push({ name: `${each.length - 6 + earlier} other events, head ${k + 1}`, value: rest, style });
+  });
+  return shares;
 }
 
 function legend(heads) {
@@ -53,7 +58,7 @@ function why(entry, reading) {
 
 function recommendations(result, before) {
   const { items, reading } = result;
-  const splits = items.map((entry) => (entry.explanation ? sharesOf(entry.explanation, reading.heads) : null));
+  const splits = items.map((entry) => (entry.explanation ? sharesOf(entry.explanation, reading) : null));
   const ups = splits.map((shares) => (shares ? sum(shares.map(({ value }) => Math.max(value, 0))) : 0));
   const downs = splits.map((shares) => (shares ? sum(shares.map(({ value }) => Math.min(value, 0))) : 0));
   const span = [Math.min(0, ...downs), Math.max(0, ...ups)];
