@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from marsrec.recommender import Recommender
 
 FORMAT = 1
+TRIES = 4
+"""How often a folder is read that is replaced meanwhile."""
 
 CONFIG = "config.json"
 """The file that tells a saved recommender."""
@@ -59,7 +62,34 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
 
 
 def load(kind: type[R], folder: Path, device: str) -> R:
-    """Read what `save` wrote; see `Recommender.load`."""
+    """Read what `save` wrote; see `Recommender.load`.
+
+    A folder that is replaced meanwhile is read again: its files are opened one after the other, and those of two
+    models must not be mixed.
+    """
+    for _ in range(TRIES):
+        before = _identity(folder)
+        try:
+            recommender = _read(kind, folder, device)
+            if before is not None and _identity(folder) == before:
+                return recommender
+        except Exception:
+            if before is not None and _identity(folder) == before:
+                raise
+        time.sleep(0.05)  # between two renames there is no folder at all
+    return _read(kind, folder, device)
+
+
+def _identity(folder: Path) -> tuple[int, ...] | None:
+    """What changes when a folder is replaced or written anew; None if it is not there."""
+    try:
+        inside = (folder / CONFIG).stat()
+        return folder.stat().st_ino, inside.st_ino, inside.st_mtime_ns
+    except OSError:
+        return None
+
+
+def _read(kind: type[R], folder: Path, device: str) -> R:
     try:
         config = json.loads((folder / CONFIG).read_text())
         if config["format"] != FORMAT:

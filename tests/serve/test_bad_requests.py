@@ -1,6 +1,6 @@
 """A hundred bad requests: each is a 4xx with a code, a message and a remedy."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.serve.conftest import START
 
+from marsrec.data.moments import instant
+from marsrec.errors import SettingsError
 from marsrec.serve.app import create_app
 from marsrec.serve.settings import ServeSettings
 
@@ -59,6 +61,7 @@ BODIES: list[tuple[int, Any]] = [  # to /v1/recommend
     (422, {"history": [{"item": "i1", "time": ""}]}),
     (422, {"history": [{"item": "i1", "time": "yesterday"}]}),
     (422, {"history": [{"item": "i1", "time": "now"}]}),
+    (422, {"history": [{"item": "i1", "time": " now"}]}),
     (422, {"history": [{"item": "i1", "time": "²"}]}),
     (422, {"history": [{"item": "i1", "time": "--5"}]}),
     (422, {"history": [{"item": "i1", "time": "-5"}]}),
@@ -116,6 +119,8 @@ POSTS: list[tuple[int, Any]] = [  # to /v1/users/ann/events
     (422, {"events": [GOOD, {}]}),
     (422, {"events": [GOOD] * 1001}),
     (422, {"events": [{"item": "i1", "time": "now"}]}),
+    (422, {"events": [{"item": "i1", "time": " now"}]}),
+    (422, {"events": [{"item": "i1", "time": "now\t"}]}),
     (422, {"events": [{"item": "i1", "time": "2200-01-01"}]}),
     (422, {"events": [{"item": "\x7f", "time": START}]}),
     (422, {"events": [GOOD], "user": "bob"}),
@@ -229,3 +234,24 @@ def test_messages_name_the_place(client: TestClient) -> None:
     assert answer.json()["error"]["message"] == "body.history.1.mood: Extra inputs are not permitted"
     answer = client.get("/v1/users/u1?at=2020-99-99")
     assert "an ISO date such as 2014-03-01T12:00" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("text", ["²", "--5", "-", "", "9" * 5000, "1_000", "nowhere"])
+def test_text_that_is_no_moment(text: str) -> None:
+    with pytest.raises(SettingsError, match="a moment is a number, an ISO date such as"):
+        instant(text, "s")
+
+
+def test_users_that_could_not_be_asked_for_are_not_made(client: TestClient) -> None:
+    for user in ("ann/recommendations", "ann/events", "/events"):
+        answer = client.post(f"/v1/users/{user}/events", json={"events": [GOOD]})
+        refused(answer, 422)
+        assert answer.json()["error"]["code"] == "bad_user"
+
+
+def test_events_of_a_request_have_a_limit_in_all(folders: dict[str, Path], start: Callable[..., TestClient]) -> None:
+    client = start(folders["mars-t"])
+    for events, status in ((6_666, 200), (6_667, 422)):
+        answer = client.post("/v1/recommend", json={"histories": [[GOOD] * events] * 3 + [[GOOD] * 2], "k": 1})
+        assert answer.status_code == status
+    assert answer.json()["error"]["message"] == "body: more than 20,000 events in all"

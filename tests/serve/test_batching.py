@@ -94,8 +94,8 @@ def test_an_overloaded_server_answers_503_and_recovers(
 ) -> None:
     client = start(folders["mars-t"], queue=64, batch=1)
     service = client.app.state.service
-    go, real = threading.Event(), service.answers._work
-    service.answers._work = lambda jobs: go.wait(20) and real(jobs)
+    go, real = threading.Event(), service.users._work
+    service.users._work = lambda jobs: go.wait(20) and real(jobs)
     answers: list[tuple[int, str | None]] = []
 
     def ask() -> None:
@@ -110,19 +110,20 @@ def test_an_overloaded_server_answers_503_and_recovers(
         time.sleep(0.01)
     assert answers == [(503, "1")] * 35  # 64 wait and one is worked on
     assert client.get("/healthz").status_code == 200
+    assert client.post("/v1/recommend", json={"history": []}).status_code == 200  # another thread's work
     go.set()
     for thread in threads:
         thread.join()
     assert answers[35:] == [(200, None)] * 65
     assert client.get("/v1/users/u1/recommendations").status_code == 200
-    assert len(service.answers) == 0
+    assert len(service.users) == 0
 
 
 def test_too_many_requests_under_way(folders: dict[str, Path], start: Callable[..., TestClient]) -> None:
     client = start(folders["mars-t"], requests=4)
     service = client.app.state.service
-    go, real = threading.Event(), service.answers._work
-    service.answers._work = lambda jobs: go.wait(20) and real(jobs)
+    go, real = threading.Event(), service.users._work
+    service.users._work = lambda jobs: go.wait(20) and real(jobs)
     codes: list[int] = []
     threads = [threading.Thread(target=lambda: codes.append(client.get("/v1/users/u1").status_code)) for _ in range(10)]
     for thread in threads:
@@ -160,3 +161,44 @@ def test_a_store_that_is_away_stops_only_what_needs_it(
         assert client.get("/healthz").status_code == 200
     assert client.post("/v1/users/u1/events", json=event).json()["new"] == 1
     assert client.get("/readyz").status_code == 200
+
+
+def test_a_store_that_is_silent_holds_only_those_who_need_it(
+    folders: dict[str, Path], start: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = start(folders["mars-t"])
+    store = client.app.state.service.store
+    go, asked, answered = threading.Event(), [], []
+    real = {name: getattr(store, name) for name in ("versions", "search", "check")}
+
+    def silent(name: str) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            asked.append(name)
+            assert go.wait(20)
+            return real[name](*arguments)
+
+        return call
+
+    for name in real:
+        monkeypatch.setattr(store, name, silent(name))
+    addresses = ["/v1/users/u1/recommendations", *["/readyz"] * 5, *["/v1/users?search=u"] * 10]
+    threads = [
+        threading.Thread(target=lambda address=address: answered.append(client.get(address).status_code))
+        for address in addresses
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + 20
+    while len(asked) < 6 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert sorted(asked) == ["check"] + ["search"] * 4 + ["versions"]  # no more connections than these
+    history = {"history": [{"item": "i1", "time": 1_700_000_000}]}
+    assert client.post("/v1/recommend", json=history).status_code == 200
+    assert client.get("/v1/items/i1/similar").status_code == 200
+    assert client.post("/v1/users/ann/events", json={"events": history["history"]}).status_code == 200
+    assert answered == []
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert answered == [200] * len(addresses)

@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from marsrec.cli import main
 from marsrec.errors import SettingsError
 from marsrec.serve.guard import Guard
 from marsrec.serve.metrics import Metrics
@@ -25,6 +26,11 @@ def test_an_address_that_others_reach_needs_a_token() -> None:
         assert ServeSettings(models=(Path("model"),), host=host, token=SecretStr(TOKEN)).host == host
     for host in ("localhost", "127.0.0.1", "127.0.0.2", "::1"):
         assert ServeSettings(models=(Path("model"),), host=host).loopback
+    for token in ("short", "x" * 1001, "a token with an é in it", " a token with a space", "a token\nof two lines"):
+        for given in (token, SecretStr(token)):
+            with pytest.raises(SettingsError, match="16 to 1,000 characters of printable ASCII") as refusal:
+                ServeSettings(models=(Path("model"),), token=given)
+            assert token not in str(refusal.value)
     assert TOKEN not in repr(ServeSettings(models=(Path("model"),), token=SecretStr(TOKEN)))
 
 
@@ -54,10 +60,11 @@ def test_all_but_health_and_page_want_the_token(folders: dict[str, Path], start:
 
 def test_pages_of_other_sites_cannot_ask_a_server_without_a_token(folders: dict[str, Path], start: Start) -> None:
     client = start(folders["mars-t"])
-    for headers in ({"Host": "evil.example.org"}, {"Host": ""}, {"Sec-Fetch-Site": "cross-site"}):
+    foreign = ("evil.example.org", "", "evil]", "[evil]", "[::1", "[::2]:80", "127.0.0.1.evil.org", "localhost@evil")
+    for headers in (*({"Host": host} for host in foreign), {"Sec-Fetch-Site": "cross-site"}):
         answer = client.get("/v1/model", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign")
-    for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.0.0.1"):
+    for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "[::1]", "127.0.0.1", "127.0.0.2:8000", "LocalHost"):
         assert client.get("/v1/model", headers={"Host": host}).status_code == 200
 
 
@@ -69,7 +76,29 @@ def test_a_body_that_is_too_large_is_refused(folders: dict[str, Path], start: St
     assert client.post("/v1/recommend", json={"history": [], "candidates": ["i1"] * 160}).status_code == 200
 
 
-def guarded(chunks: Iterator[bytes]) -> tuple[int, int]:
+def test_what_anybody_may_ask_for_takes_no_body_and_no_place(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"], requests=1, token=TOKEN)
+    for path in ("/", "/healthz", "/readyz", "/openapi.json", "/static/page.js", "/nothing"):
+        for content in (b" ", iter([b" "])):  # with and without a stated length
+            answer = client.request("GET", path, content=content)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert guarded(itertools.repeat(b" "), "/healthz", [(b"transfer-encoding", b"chunked")]) == (413, 0)
+    guard = client.app.middleware_stack
+    while not isinstance(guard, Guard):
+        guard = guard.app
+    guard.under_way = 1  # as if one were asking
+    try:
+        for path in ("/", "/healthz", "/readyz", "/openapi.json"):
+            assert client.get(path).status_code == 200
+        assert client.get("/v1/model", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 503
+        assert guard.under_way == 1
+    finally:
+        guard.under_way = 0
+
+
+def guarded(
+    chunks: Iterator[bytes], path: str = "/v1/recommend", headers: Sequence[tuple[bytes, bytes]] = ()
+) -> tuple[int, int]:
     """The status that a body gets which comes in pieces, and how many of these were taken."""
     taken, status = 0, 0
 
@@ -87,7 +116,7 @@ def guarded(chunks: Iterator[bytes]) -> tuple[int, int]:
     async def app(*arguments: object) -> None:
         raise AssertionError("the application was asked")
 
-    scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "headers": [(b"host", b"localhost")]}
+    scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"localhost"), *headers]}
     guard = Guard(app, ServeSettings(models=(Path("model"),), body_bytes=1024), Metrics())
     asyncio.run(guard(scope, receive, send))
     return status, taken
@@ -132,3 +161,27 @@ def test_a_fault_of_the_server_is_told_without_a_traceback(
     assert "division" not in answer.text
     assert "division by zero" in caplog.text  # the log has it
     assert "content-security-policy" in answer.headers
+
+
+def test_the_command_takes_all_limits_and_hides_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served: list[ServeSettings] = []
+    monkeypatch.setattr("marsrec.serve.app.serve", served.append)
+    monkeypatch.setenv("MARSREC_STORE", "postgresql://marsrec:secret@database/marsrec")
+    limits = {"requests": 9, "batch": 8, "batch-wait-ms": 7.0, "body-bytes": 6000, "user-events": 5, "queue": 64}
+    options = [text for name, value in limits.items() for text in (f"--{name}", str(value))]
+    monkeypatch.setattr("sys.argv", ["marsrec", "serve", "model", *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    (settings,) = served
+    assert settings.store_url == "postgresql://marsrec:secret@database/marsrec"
+    assert {name: getattr(settings, name.replace("-", "_")) for name in limits} == limits
+    monkeypatch.setenv("MARSREC_TOKEN", "hunter2")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    shown = capsys.readouterr()
+    assert "a token has 16 to 1,000 characters" in shown.err
+    assert "hunter2" not in shown.err + shown.out

@@ -60,6 +60,18 @@ class Server:
         self.process.join(30)
         return self.process.exitcode
 
+    def listening(self) -> None:
+        """Wait until the server listens, which is before it has loaded its model."""
+        until = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.settings.port)).close()
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+
     def ask(self, path: str, body: Any = None, patience: float = 120) -> Any:
         """Ask until there is an answer; a server that is starting, or dies meanwhile, is asked again."""
         until = time.monotonic() + patience
@@ -143,6 +155,7 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
         kept.close()
         assert killed == KILLS
         server.signal(signal.SIGTERM)
+        server.signal(signal.SIGHUP)  # which does not kill what is being closed
         assert server.ended() == -signal.SIGTERM  # passed on when all is closed
     finally:
         server.process.kill()
@@ -152,6 +165,8 @@ def test_hang_up_loads_the_model_anew_and_terminate_ends_the_server(folders: dic
     folder = Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
     server = Server(folder, str(tmp_path / "events.db"))
     try:
+        server.listening()
+        server.signal(signal.SIGHUP)  # does not kill what is still loading its model
         before = server.ask("/v1/model")["model"]
         (folder / "config.json").rename(folder / "hidden.json")
         server.signal(signal.SIGHUP)

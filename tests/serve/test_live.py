@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import torch
 from tests.serve.conftest import LOG, START
 
 from marsrec import Recommender
-from marsrec.serve.answers import Answer, Asked, Model, answer
-from marsrec.serve.live import Sessions
+from marsrec.serve.answers import answer
+from marsrec.serve.jobs import Answer, Asked, Model
+from marsrec.serve.live import OVERHEAD, Sessions
 from marsrec.serve.store import Event, Store
 
 
@@ -27,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
-    live = Sessions(recommender, store, sessions * recommender.start().nbytes)
+    live = Sessions(recommender, store, sessions * (recommender.start().nbytes + OVERHEAD))
     return Model("model", Path(), recommender, live, 0.0)
 
 
@@ -105,6 +107,59 @@ def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: R
     assert built_after() == 2
 
 
+def test_a_store_that_was_put_back_makes_sessions_anew(recommender: Recommender, store: Store) -> None:
+    model = made(recommender, store)
+    store.add([("ann", [Event("i1", START), Event("i2", START + 5)]), ("bob", [Event("i1", START)])])
+    one(Asked(model, user="ann"))
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM marsrec_events WHERE item = 'i2'"))
+        connection.execute(sa.text("UPDATE marsrec_users SET events = 1"))
+    alike = [one(Asked(model, user=user, mask_seen=False)).scores for user in ("ann", "bob")]
+    np.testing.assert_allclose(*alike, atol=1e-5)
+    assert model.sessions.built == 3
+
+
+def test_a_number_of_events_that_are_not_there_is_no_error(recommender: Recommender, store: Store) -> None:
+    model = made(recommender, store)
+    store.add([("ann", [Event("i1", START)])])
+    before = one(Asked(model, user="ann"))
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE marsrec_users SET events = 2"))
+    assert one(Asked(model, user="ann")).codes == before.codes
+
+
+def test_what_fails_for_a_user_fails_for_nobody_else(
+    recommender: Recommender, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = made(recommender, store)
+    real, asked = store.events, []
+
+    def events(user: str, after: int = 0) -> list[Event]:
+        asked.append(user)
+        if user in failures:
+            raise failures[user]
+        return real(user, after)
+
+    monkeypatch.setattr(store, "events", events)
+    failures: dict[str, Exception] = {"u2": ValueError("a broken row")}
+    first, second, third = answer([Asked(model, user=user) for user in ("u1", "u2", "u3")])
+    assert isinstance(first, Answer)
+    assert isinstance(third, Answer)
+    assert str(second) == "a broken row"
+    asked.clear()
+    failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
+    history = Asked(model, codes=np.array([1]), times=np.array([START]))
+    *outcomes, answered = answer([*(Asked(model, user=user, explain=True) for user in ("u1", "u5", "u6")), history])
+    assert outcomes == [failures["u5"]] * 3
+    assert asked == ["u5"]  # who waits for a store that is away waits once
+    assert isinstance(answered, Answer)
+
+
+def test_small_sessions_count_with_their_overhead(recommender: Recommender, store: Store) -> None:
+    each = recommender.start().nbytes + OVERHEAD
+    assert [Sessions(recommender, store, size).most for size in (1, 3 * each - 1, 3 * each)] == [1, 2, 3]
+
+
 def test_unknown_items_count_as_soon_as_a_model_knows_them(
     recommender: Recommender, store: Store, tmp_path: Path
 ) -> None:
@@ -143,12 +198,13 @@ def test_explained_scores_are_those_of_the_session_and_split_exactly(recommender
         np.testing.assert_allclose(explained.scores, live.scores, atol=2e-4)
         assert explained.reading is not None
         assert len(explained.reading.codes) == (30 if recommender.network.recurrent else 6)
-        parts = explained.reading.split(model.network, torch.tensor(explained.codes))
-        if recommender.settings.readout.name == "mars":
-            assert parts is not None
-            np.testing.assert_allclose((parts[0] + parts[1].sum((1, 2))).numpy(), explained.scores, atol=1e-4)
-        else:
-            assert parts is None
+        assert (explained.split is None) == (recommender.settings.readout.name != "mars")
+        for shown in (1, 4, 100):
+            parts = explained.reading.split(model.network, torch.tensor(explained.codes), shown)
+            if parts is not None:
+                assert parts.shares.shape[2] == min(shown, len(explained.reading.codes))
+                total = parts.last + parts.shares.sum((1, 2)) + parts.earlier.sum(1)
+                np.testing.assert_allclose(total.numpy(), explained.scores, atol=1e-4)
 
 
 def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:

@@ -1,5 +1,6 @@
 """Models are swapped under load, and bad ones are refused."""
 
+import importlib.util
 import json
 import shutil
 import threading
@@ -9,12 +10,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from fastapi.testclient import TestClient
+from numba.core.caching import CacheImpl
 from safetensors.torch import load_file, save_file
 from tests.serve.conftest import LOG, START, train
 
-from marsrec import Recommender
+from marsrec import Recommender, saved
 from marsrec.errors import DataError
+from marsrec.evaluation import ranking
 from marsrec.serve.loaded import Models
 from marsrec.serve.settings import ServeSettings
 
@@ -195,3 +199,50 @@ def test_models_of_different_kinds_are_not_served_together(folder: Path, tmp_pat
     train("mars-t", LOG.with_columns(time=pl.col("time") * 1000)).save(tmp_path / "other")
     with pytest.raises(DataError, match="the unit of its times is ms, that of the models served is s"):
         Models(ServeSettings(models=(folder, tmp_path / "other")))
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever file is being opened when it happens: no model is made of the files of two."""
+    new, reads = train("mars-t", seed=1), 0
+    real = saved.load_file
+
+    def replaced(path: Path) -> object:
+        nonlocal reads
+        reads += 1
+        weights = real(path)
+        if reads == 1:
+            new.save(folder)
+        return weights
+
+    monkeypatch.setattr("marsrec.saved.load_file", replaced)
+    assert Recommender.load(folder).fingerprint() == new.fingerprint()
+    assert reads == 2
+    reads = -100  # between the two renames there is no folder
+    aside = folder.rename(folder.with_name("aside"))
+    monkeypatch.setattr("marsrec.saved.time.sleep", lambda seconds: aside.exists() and aside.rename(folder))
+    assert Recommender.load(folder).fingerprint() == new.fingerprint()
+
+
+def test_a_model_without_histories_does_not_take_the_place_of_one_with_them(tmp_path: Path, start: Start) -> None:
+    log = LOG.with_columns(pl.col("user").str.slice(1).cast(pl.Int64))
+    model = train("mars-t", log)
+    model.save(tmp_path / "model")
+    model.save(tmp_path / "bare", histories=False)
+    client = start(tmp_path / "bare", tmp_path / "model")
+    assert client.get("/v1/users/03/recommendations?model=model").json()["user"] == 3  # the kind of those that have any
+    model.save(tmp_path / "model", histories=False)
+    assert "was saved without histories" in client.post("/v1/model/reload").json()["error"]["message"]
+    assert client.get("/v1/users/3/recommendations?model=model").json()["user"] == 3
+
+
+def test_kernels_are_compiled_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    spec = importlib.util.spec_from_file_location("marsrec_ranking_again", ranking.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    scores = torch.tensor([[0.0, 3.0, 1.0, 2.0, 2.0]])
+    assert again._ranks(scores, torch.tensor([[2.0]])).tolist() == [2.5]

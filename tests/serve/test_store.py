@@ -1,6 +1,7 @@
 """The event store, on both databases alike."""
 
 import os
+import signal
 import sqlite3
 import threading
 import uuid
@@ -59,7 +60,7 @@ def test_events_are_kept_once_in_the_order_in_which_they_came(opened: Open) -> N
     assert store.events("ann") == [tea, milk, early]
     assert store.events("ann", after=2) == [early]
     assert store.versions(["ann", "bob", "eve"]) == {"ann": 3, "bob": 1}
-    assert store.totals() == (2, 4)
+    store.check()
     assert store.add([("ann", [])]) == [0]
     assert opened().events("ann") == [tea, milk, early]  # who opens it later finds the same
 
@@ -161,7 +162,45 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for url, message in (("mysql://localhost/x", "found mysql"), ("no url", "a path of an SQLite file, or a URL")):
         with pytest.raises(SettingsError, match=message):
             Store(url, "s")
+    for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"):
+        with pytest.raises(SettingsError, match="a store in memory forgets all"):
+            Store(url, "s")
     with sqlite3.connect(tmp_path / "half.db") as half:
         half.execute("CREATE TABLE marsrec_store (name TEXT, value TEXT)")
     with pytest.raises(DataError, match="a store of schema None"):
         Store(f"sqlite:///{tmp_path / 'half.db'}", "s")
+
+
+def test_a_database_that_goes_silent_is_given_up(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened()
+    if store.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite is no server")
+    monkeypatch.setattr("marsrec.serve.postgres.SILENT_SECONDS", 0.3)
+    store.add([("ann", [Event("tea", 1)])])
+    with store.engine.connect() as connection:
+        backend = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        assert driver.info.get_parameters()["tcp_user_timeout"] == "10000"  # for a route that is lost
+    try:
+        os.kill(backend, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        pytest.skip("the database is not of this machine, or not ours")
+    try:
+        assert store.versions(["ann"]) == {"ann": 1}  # by a new connection
+        with pytest.raises(sa.exc.OperationalError, match="the database is silent"):
+            _stopped(store)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert store.versions(["ann"]) == {"ann": 1}
+
+
+def _stopped(store: Store) -> None:
+    """Ask by a connection whose backend stops in the middle."""
+    with store.engine.connect() as connection:
+        backend = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            connection.exec_driver_sql("SELECT 1")
+        finally:
+            os.kill(backend, signal.SIGCONT)

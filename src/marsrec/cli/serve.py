@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
 from marsrec.errors import SettingsError
 
@@ -18,7 +19,11 @@ def serve(
         str | None, typer.Option(envvar="MARSREC_TOKEN", help="What requests must bring as a bearer token.")
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Event store: an SQLite file or a postgresql:// URL. Default: beside the model.")
+        str | None,
+        typer.Option(
+            envvar="MARSREC_STORE",
+            help="Event store: an SQLite file or a postgresql:// URL. Default: beside the model.",
+        ),
     ] = None,
     at: Annotated[
         str | None, typer.Option(help="now: requests that name no moment are made now, not at the end of the log.")
@@ -26,6 +31,13 @@ def serve(
     threads: Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")] = None,
     cache_mb: Annotated[int, typer.Option(help="Memory for live sessions, per model.")] = 256,
     queue: Annotated[int, typer.Option(help="Histories that may wait; further requests are answered 503.")] = 512,
+    requests: Annotated[int, typer.Option(help="Requests that may be under way; further ones are answered 503.")] = (
+        1024
+    ),
+    batch: Annotated[int, typer.Option(help="Histories that are computed at once.")] = 64,
+    batch_wait_ms: Annotated[float, typer.Option(help="How long a request waits for others to compute with.")] = 0.0,
+    body_bytes: Annotated[int, typer.Option(help="Largest body of a request.")] = 4 * 2**20,
+    user_events: Annotated[int, typer.Option(help="Events that the store keeps of one user.")] = 100_000,
 ) -> None:
     """Answer requests over HTTP, remember events, and show on a page why what is recommended."""
     try:
@@ -39,11 +51,16 @@ def serve(
             models=tuple(saved),
             host=host,
             port=port,
-            token=token,
+            token=None if token is None else SecretStr(token),
             store=store,
             at=at,
             threads=threads,
             cache_mb=cache_mb,
             queue=queue,
+            requests=requests,
+            batch=batch,
+            batch_wait_ms=batch_wait_ms,
+            body_bytes=body_bytes,
+            user_events=user_events,
         )
     )

@@ -1,6 +1,7 @@
 """Moments and durations as people write them."""
 
 import math
+import re
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -26,7 +27,7 @@ def instant(moment: Any, unit: TimeUnit) -> int:
     """
     if isinstance(moment, np.datetime64):
         moment = moment.astype("datetime64[us]").item()
-    if isinstance(moment, str) and moment.strip().lstrip("-").isdigit():
+    if isinstance(moment, str) and re.fullmatch(r"-?\d{1,30}", moment.strip()):
         moment = int(moment)
     if isinstance(moment, int | float | np.integer | np.floating) and moment is not True and moment is not False:
         value = math.floor(moment) if math.isfinite(moment) else -1

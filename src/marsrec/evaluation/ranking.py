@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from marsrec.compiled import kernel
 from marsrec.errors import DataError, SettingsError
 from marsrec.threads import like_torch
 
@@ -197,7 +198,7 @@ def _ranks(scores: Tensor, target_scores: Tensor) -> Tensor:
     return (greater + at_least + 1).cpu().double() / 2
 
 
-@njit(parallel=True, cache=True)
+@kernel()
 def _ranks_in_one_pass(scores: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float64]:
     ranks = np.empty(scores.shape[0])
     for row in prange(scores.shape[0]):

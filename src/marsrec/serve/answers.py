@@ -1,95 +1,26 @@
-"""Many requests answered at once: user vectors, then exact top-k by one matrix product."""
+"""Many requests answered at once: user vectors, then the exact top-k of their scores for all items."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sqlalchemy.exc import OperationalError
 from torch import Tensor
 
 from marsrec.data.batches import Batch
-from marsrec.errors import DataError
 from marsrec.evaluation.ranking import top_k
 from marsrec.nn.model import SequenceModel
-from marsrec.recommender import Recommender
-from marsrec.serve.live import History, Sessions
+from marsrec.serve.jobs import Answer, Asked, EarlyError, Model, Similar, UnknownUserError
+from marsrec.serve.live import History
 from marsrec.serve.reading import Reading, read
+from marsrec.serve.schemas import SHOWN_EVENTS
 from marsrec.session import FoldedEvents, Session
 
-
-class UnknownUserError(DataError):
-    """Nothing is known of a user."""
-
-
-class EarlyError(DataError):
-    """A request is made at a moment before the latest event."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """A loaded model with the live sessions of its users."""
-
-    name: str
-    folder: Path
-    recommender: Recommender
-    sessions: Sessions
-    loaded: float
-    """When, in seconds since 1970."""
-
-    @property
-    def network(self) -> SequenceModel:
-        """The trained network."""
-        return self.recommender._fitted()
-
-    @cached_property
-    def directions(self) -> Tensor:
-        """Item vectors of length 1, for similarities."""
-        return torch.nn.functional.normalize(self.network.items.weight.detach(), dim=1)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request: for a user, or for a history."""
-
-    model: Model
-    user: str | None = None
-    codes: NDArray[np.int64] | None = None
-    """Known items of a history in order of time."""
-    times: NDArray[np.int64] | None = None
-    k: int = 10
-    """How many items; 0 only reads the history."""
-    at: int | None = None
-    """The moment of the request; None is `since`, or the latest event if that is later."""
-    since: int = 0
-    mask_seen: bool = True
-    candidates: Tensor | None = None
-    explain: bool = False
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The best items, best first."""
-
-    at: int
-    source: str
-    codes: list[int]
-    scores: list[float]
-    reading: Reading | None = None
-    """What the model saw, where that was asked for."""
-    history: History | None = None
-    """All events of a user, where that was asked for."""
-
-
-@dataclass(frozen=True)
-class Similar:
-    """A request for the items most similar to one."""
-
-    model: Model
-    code: int
-    k: int
+_COMPUTING = threading.Lock()
+"""Two threads answer, one of which may wait for the store; they do not compete for the cores."""
 
 
 @dataclass
@@ -116,7 +47,8 @@ def answer(jobs: Sequence[Asked | Similar]) -> list[Answer | Exception]:
     groups: dict[int, tuple[Model, list[int]]] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, Similar):
-            results[place] = _similar(job)
+            with _COMPUTING:
+                results[place] = _similar(job)
         else:
             groups.setdefault(id(job.model), (job.model, []))[1].append(place)
     for model, places in groups.values():
@@ -134,7 +66,7 @@ def _similar(job: Similar) -> Answer:
 
 def _answer(model: Model, jobs: list[Asked]) -> list[Answer | Exception]:
     rows: list[_Row | Exception] = []
-    sessions: dict[str, Session] = {}
+    sessions: Mapping[str, Session | Exception] = {}
     failed: Exception | None = None
     if users := [job.user for job in jobs if job.user is not None]:
         try:
@@ -147,8 +79,11 @@ def _answer(model: Model, jobs: list[Asked]) -> list[Answer | Exception]:
                 raise failed
             rows.append(_row(job, sessions))
         except Exception as error:
+            if isinstance(error, OperationalError):  # one has waited for a store that is away: nobody else does
+                failed = error
             rows.append(error)
-    found = iter(_each(model, [row for row in rows if isinstance(row, _Row)]))
+    with _COMPUTING:
+        found = iter(_each(model, [row for row in rows if isinstance(row, _Row)]))
     return [next(found) if isinstance(row, _Row) else row for row in rows]
 
 
@@ -160,7 +95,7 @@ def _each(model: Model, rows: list[_Row]) -> list[Answer | Exception]:
         return [error] if len(rows) == 1 else [outcome for row in rows for outcome in _each(model, [row])]
 
 
-def _row(job: Asked, sessions: dict[str, Session]) -> _Row:
+def _row(job: Asked, sessions: Mapping[str, Session | Exception]) -> _Row:
     length = job.model.recommender.settings.length
     network = job.model.network
     if job.user is None:
@@ -175,6 +110,8 @@ def _row(job: Asked, sessions: dict[str, Session]) -> _Row:
         return row
     if (session := sessions.get(job.user)) is None:
         raise UnknownUserError(f"user {job.user!r} has no events, neither saved with the model nor in the store.")
+    if isinstance(session, Exception):
+        raise session
     seen = np.flatnonzero(np.unpackbits(session.seen, bitorder="little"))
     row = _Row(job, _moment(job, np.array([session.latest] if session.events else [], dtype=np.int64)), seen)
     if job.explain:  # a session does not keep its events
@@ -219,7 +156,9 @@ def _best(model: Model, rows: list[_Row]) -> list[Answer]:
             scores, items = top_k(score, users, k, seen=seen, candidates=group[0].asked.candidates)
         for row, row_scores, row_items in zip(group, scores.cpu(), items.cpu(), strict=True):
             cut = row.asked.k
-            made[id(row)] = _made(row.at, source, row_scores[:cut], row_items[:cut], row.reading, row.history)
+            found = _made(row.at, source, row_scores[:cut], row_items[:cut])
+            split = None if row.reading is None else row.reading.split(network, torch.tensor(found.codes), SHOWN_EVENTS)
+            made[id(row)] = replace(found, reading=row.reading, split=split, history=row.history)
 
     for group in _by_candidates(warm):
         rank([warm[place] for place in group], vectors[group], network.score, "model")
@@ -285,13 +224,6 @@ def _batch(windows: list[tuple[NDArray[np.int64], NDArray[np.int64]]], moments: 
     return Batch(items, times, lengths, torch.zeros_like(items), torch.tensor(moments)[:, None].expand_as(times))
 
 
-def _made(
-    at: int,
-    source: str,
-    scores: Tensor,
-    items: Tensor,
-    reading: Reading | None = None,
-    history: History | None = None,
-) -> Answer:
+def _made(at: int, source: str, scores: Tensor, items: Tensor) -> Answer:
     kept = items > 0
-    return Answer(at, source, items[kept].tolist(), scores[kept].tolist(), reading, history)
+    return Answer(at, source, items[kept].tolist(), scores[kept].tolist())

@@ -1,18 +1,20 @@
 """The addresses of the service."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from marsrec.serve import answer_schemas as told
 from marsrec.serve import schemas
-from marsrec.serve.answers import Asked, Similar
+from marsrec.serve.jobs import Asked, Similar
 from marsrec.serve.live import as_raw, as_text, encode
 from marsrec.serve.refusals import RefusalError, documented
-from marsrec.serve.rendering import found, item_titles, model_info, raw_items, read_history, recommended, user_events
+from marsrec.serve.rendering import item_titles, model_info, raw_items, read_history, recommended, user_events
 from marsrec.serve.service import Service
 
 api = APIRouter(prefix="/v1")
@@ -29,43 +31,57 @@ Running = Annotated[Service, Depends(service)]
 Text = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-@api.post("/recommend", responses=documented(404), tags=["recommend"])
+@api.post("/recommend", response_model=told.RecommendAnswer, responses=documented(404), tags=["recommend"])
 async def recommend(
     running: Running, body: schemas.RecommendRequest, query: Annotated[schemas.ModelQuery, Query()]
-) -> told.RecommendAnswer:
+) -> Response:
     """Recommend items for histories in the request: the model looks at the latest events of each, `length` of them."""
     if (body.history is None) == (body.histories is None):
         raise RefusalError(422, "invalid", "Give either history or histories.", "Leave one of them out.")
     histories = [body.history] if body.history is not None else body.histories or []
     _check_explained(body.explain, body.k * len(histories))
     model = running.model(query.model)
-    candidates, unknown = running.candidates(model, body.candidates)
-    at = None if body.at is None else running.moment(body.at)
-    asked = [
-        running.asked(
-            model,
-            running.events(history),
-            k=body.k,
-            at=at,
-            mask_seen=body.mask_seen,
-            candidates=candidates,
-            explain=body.explain,
-        )
-        for history in histories
-    ]
+
+    def jobs() -> tuple[list[tuple[Asked, int]], int]:
+        candidates, unknown = running.candidates(model, body.candidates)
+        at = None if body.at is None else running.moment(body.at)
+        asked = [
+            running.asked(
+                model,
+                running.events(history),
+                k=body.k,
+                at=at,
+                mask_seen=body.mask_seen,
+                candidates=candidates,
+                explain=body.explain,
+            )
+            for history in histories
+        ]
+        return asked, unknown
+
+    asked, unknown = await run_in_threadpool(jobs)
     answers = await running.answers.ask([job for job, _ in asked])
-    results = [
-        told.HistoryRecommendations(
-            model=model.name,
-            at=answer.at,
-            source=answer.source,
-            unknown_items=skipped,
-            items=recommended(model, answer),
-            reading=None if answer.reading is None else read_history(model, answer.reading),
-        )
-        for answer, (_, skipped) in zip(answers, asked, strict=True)
-    ]
-    return told.RecommendAnswer(results=results, unknown_candidates=unknown)
+
+    def render() -> told.RecommendAnswer:
+        results = [
+            told.HistoryRecommendations(
+                model=model.name,
+                at=answer.at,
+                source=answer.source,
+                unknown_items=skipped,
+                items=recommended(model, answer),
+                reading=None if answer.reading is None else read_history(model, answer.reading),
+            )
+            for answer, (_, skipped) in zip(answers, asked, strict=True)
+        ]
+        return told.RecommendAnswer(results=results, unknown_candidates=unknown)
+
+    return await _written(render)
+
+
+async def _written(render: Callable[[], BaseModel]) -> Response:
+    """An answer as JSON, made in another thread: others need not wait for a long one."""
+    return Response(await run_in_threadpool(lambda: render().model_dump_json()), media_type="application/json")
 
 
 def _check_explained(explain: bool, items: int) -> None:
@@ -77,6 +93,9 @@ def _check_explained(explain: bool, items: int) -> None:
 @api.post("/users/{user:path}/events", responses=documented(404, 409), tags=["users"])
 async def post_events(running: Running, user: Text, body: schemas.Events) -> told.Posted:
     """Keep events of a user. They are durable when the answer comes; the same event sent again changes nothing."""
+    if user.endswith(("/recommendations", "/events")):
+        message = f"{user!r} ends like an address, and could not be asked for."
+        raise RefusalError(422, "bad_user", message, "Use an id that ends neither in /recommendations nor in /events.")
     model = running.models.get()
     events = running.events(body.events)
     (new,) = await running.writes.ask([(as_text(user, running.user_ids), events)])
@@ -90,14 +109,16 @@ async def post_events(running: Running, user: Text, body: schemas.Events) -> tol
 async def find_users(running: Running, query: Annotated[schemas.SearchQuery, Query()]) -> told.Users:
     """Find users, of the model's log and of the store, by a part of their id."""
     model = running.model(query.model)
-    user_ids = model.sessions.user_ids
-    stored = await run_in_threadpool(running.store.search, query.search, query.limit)
-    saved = (await run_in_threadpool(found, user_ids, query.search, query.limit))["id"].to_list()
-    texts = list(dict.fromkeys([*map(str, saved), *stored]))
     needle = query.search.lower()
-    texts = sorted(texts, key=lambda text: not text.lower().startswith(needle))[: query.limit]
-    kept = await run_in_threadpool(running.store.versions, texts)
-    codes = encode(texts, user_ids)
+
+    def look() -> tuple[list[str], dict[str, int]]:
+        stored = running.store.search(query.search, query.limit)
+        saved = model.users.find(query.search, query.limit)["id"].to_list()
+        texts = sorted(dict.fromkeys([*map(str, saved), *stored]), key=lambda text: not text.lower().startswith(needle))
+        return texts[: query.limit], running.store.versions(texts[: query.limit])
+
+    texts, kept = await running.search(look)
+    codes = encode(texts, model.sessions.user_ids)
     return told.Users(
         users=[
             told.UserFound(user=as_raw(text, running.user_ids), saved=bool(code), stored=text in kept)
@@ -106,10 +127,15 @@ async def find_users(running: Running, query: Annotated[schemas.SearchQuery, Que
     )
 
 
-@api.get("/users/{user:path}/recommendations", responses=documented(404), tags=["users"])
+@api.get(
+    "/users/{user:path}/recommendations",
+    response_model=told.UserRecommendations,
+    responses=documented(404),
+    tags=["users"],
+)
 async def recommend_to_user(
     running: Running, user: Text, query: Annotated[schemas.RecommendationsQuery, Query()]
-) -> told.UserRecommendations:
+) -> Response:
     """Recommend items to a user, from what was saved with the model and what the store has."""
     _check_explained(query.explain, query.k)
     model = running.model(query.model)
@@ -123,14 +149,16 @@ async def recommend_to_user(
         mask_seen=query.mask_seen,
         explain=query.explain,
     )
-    (answer,) = await running.answers.ask([job])
-    return told.UserRecommendations(
-        user=as_raw(text, running.user_ids),
-        model=model.name,
-        at=answer.at,
-        source=answer.source,
-        items=recommended(model, answer),
-        reading=None if answer.reading is None else read_history(model, answer.reading),
+    (answer,) = await running.users.ask([job])
+    return await _written(
+        lambda: told.UserRecommendations(
+            user=as_raw(text, running.user_ids),
+            model=model.name,
+            at=answer.at,
+            source=answer.source,
+            items=recommended(model, answer),
+            reading=None if answer.reading is None else read_history(model, answer.reading),
+        )
     )
 
 
@@ -141,7 +169,7 @@ async def get_user(running: Running, user: Text, query: Annotated[schemas.UserQu
     at = None if query.at is None else running.moment(query.at)
     text = as_text(user, running.user_ids)
     job = Asked(model, user=text, k=0, at=at, since=running.since(model), explain=True)
-    (answer,) = await running.answers.ask([job])
+    (answer,) = await running.users.ask([job])
     assert answer.history is not None
     return told.User(
         user=as_raw(text, running.user_ids),
@@ -156,9 +184,8 @@ async def get_user(running: Running, user: Text, query: Annotated[schemas.UserQu
 @api.get("/items", responses=documented(404), tags=["items"])
 async def find_items(running: Running, query: Annotated[schemas.SearchQuery, Query()]) -> told.Items:
     """Find items by a part of their id or title."""
-    recommender = running.model(query.model).recommender
-    counts = recommender.item_counts[1:]
-    table = await run_in_threadpool(found, recommender.item_ids, query.search, query.limit, counts)
+    model = running.model(query.model)
+    table = await running.search(lambda: model.items.find(query.search, query.limit))
     return told.Items(
         items=[told.Item(item=item, title=named, count=count) for item, named, count in table.iter_rows()]
     )
@@ -206,7 +233,7 @@ async def healthz() -> told.State:
 @state.get("/readyz", responses=documented(), tags=["state"])
 async def readyz(running: Running) -> told.State:
     """Whether the store answers, so that requests can be."""
-    await run_in_threadpool(running.store.totals)
+    await running.check()
     return told.State(status="ok")
 
 

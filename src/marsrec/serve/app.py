@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +23,8 @@ from marsrec.serve.guard import Guard
 from marsrec.serve.refusals import install
 from marsrec.serve.service import Service
 from marsrec.serve.settings import ServeSettings
+
+log = logging.getLogger("marsrec.serve")
 
 PAGE = Path(__file__).parent / "page"
 """The page's files: `index.html` is served at `/`, all of them under `/static/`."""
@@ -67,14 +70,16 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
 @contextlib.contextmanager
 def _reload_on_hangup(service: Service) -> Iterator[None]:
-    """Load the models anew on SIGHUP, where signals reach the event loop."""
+    """Load the models anew on SIGHUP, where signals reach this thread."""
     loop, tasks = asyncio.get_running_loop(), set()
 
     async def reload() -> None:
         try:
             names = await run_in_threadpool(service.reload, None)
             show.note(f"Loaded anew: {', '.join(names)}.")
-        except MarsrecError as error:
+        except Exception as error:
+            if not isinstance(error, MarsrecError):
+                log.error("a reload failed", exc_info=error)
             show.note(f"The models stay as they are: {error}")
 
     def hung_up() -> None:
@@ -83,18 +88,21 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
         task.add_done_callback(tasks.discard)
 
     try:
-        loop.add_signal_handler(signal.SIGHUP, hung_up)
-    except (ValueError, RuntimeError, NotImplementedError, AttributeError):  # not the main thread, or no such signal
+        # Not the loop's own way, which in the end leaves a signal that kills.
+        before = signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(hung_up))
+    except (ValueError, AttributeError):  # not the main thread, or no such signal
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before)
 
 
 def serve(settings: ServeSettings) -> None:
     """Serve until the process is told to end; what was begun is finished first."""
+    with contextlib.suppress(ValueError, AttributeError):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to load anew
     listener = _listen(settings)  # before the models are loaded, which takes a while
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -105,6 +113,7 @@ def serve(settings: ServeSettings) -> None:
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
+        limit_concurrency=2 * settings.requests + 64,  # of connections, so that our own refusals come first
     )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     show.note(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
@@ -115,7 +124,10 @@ def serve(settings: ServeSettings) -> None:
 def _listen(settings: ServeSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        # Answers go out at once: else the body would wait for the acknowledgement of the head, 40 ms each time.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         reason = error.strerror or error
         raise SettingsError(

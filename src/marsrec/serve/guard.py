@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import re
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from marsrec.serve.metrics import Metrics
 from marsrec.serve.refusals import RefusalError, refusal_of
-from marsrec.serve.settings import ServeSettings
+from marsrec.serve.settings import ServeSettings, is_loopback
 
 BODY_SECONDS = 30.0
 """How long a body may take to come in."""
@@ -20,7 +21,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_OWN_NAMES = {"localhost", "127.0.0.1", "::1"}
+_HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
+"""A name, or an address of either kind, with or without a port."""
 
 
 class Guard:
@@ -36,6 +38,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
+        guarded = _guarded(scope["path"])
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -46,41 +49,43 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        self.under_way += 1
-        self.metrics.under_way.inc()
+        # What anybody may ask for takes no body and no place, and so cannot keep others out.
+        self.under_way += guarded
+        self.metrics.under_way.inc(guarded)
         try:
-            self._check(scope)
-            body = await self._body(scope, receive)
-            await self.app(scope, _replay(body, receive), answer)
+            if guarded:
+                self._check(scope)
+                receive = _replay(await self._body(scope, receive), receive)
+            else:
+                _no_body(scope)
+            await self.app(scope, receive, answer)
         except Exception as error:
             if status:  # too late for another answer
                 raise
             await refusal_of(error).response()(scope, receive, answer)
         finally:
-            self.under_way -= 1
-            self.metrics.under_way.dec()
+            self.under_way -= guarded
+            self.metrics.under_way.dec(guarded)
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(_method(scope), route, status or 499).inc()  # nobody waited for it
             self.metrics.seconds.labels(_method(scope), route).observe(time.perf_counter() - began)
 
     def _check(self, scope: Scope) -> None:
-        path, headers = scope["path"], Headers(scope=scope)
-        if path == "/healthz":
-            return
+        headers = Headers(scope=scope)
         if self.under_way > self.settings.requests:
             raise RefusalError(503, "overload", "Too many requests are under way.", "Ask again in a second.")
-        guarded = path.startswith("/v1/") or path in ("/v1", "/metrics")
-        if guarded and self.settings.token is not None:
+        if self.settings.token is not None:
             given = headers.get("authorization", "")
             wanted = f"Bearer {self.settings.token.get_secret_value()}"
             if not hmac.compare_digest(given.encode(), wanted.encode()):
                 raise RefusalError(
                     401, "no_token", "The token is missing or wrong.", "Send Authorization: Bearer TOKEN."
                 )
-        elif guarded:
+        else:
             # Without a token this machine's users are trusted, but not the pages that their browsers show.
-            host = headers.get("host", "").rsplit(":", 1)[0] if "]" not in headers.get("host", "") else "::1"
-            if host not in _OWN_NAMES or headers.get("sec-fetch-site") == "cross-site":
+            host = _HOST.fullmatch(headers.get("host", ""))
+            own = host is not None and is_loopback(host["six"] or host["name"])
+            if not own or headers.get("sec-fetch-site") == "cross-site":
                 raise RefusalError(403, "foreign", "Asked by a page of another site.", "Ask for http://localhost.")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
@@ -106,6 +111,17 @@ class Guard:
         except TimeoutError:
             raise RefusalError(408, "too_slow", "The body did not come in time.", "Send it again.") from None
         return bytes(body)
+
+
+def _guarded(path: str) -> bool:
+    """Whether an address wants the token; the page, its files and the state do not."""
+    return path.startswith("/v1/") or path in ("/v1", "/metrics")
+
+
+def _no_body(scope: Scope) -> None:
+    headers = Headers(scope=scope)
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise RefusalError(413, "too_large", "This address takes no body.", "Send none.")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from sqlalchemy.exc import OperationalError
 
 from marsrec.data.histories import Vocabulary
 from marsrec.recommender import Recommender
 from marsrec.serve.store import Event, Store
 from marsrec.session import Session
 
+OVERHEAD = 4096
+"""Bytes that a live session takes beside its numbers: objects of Python and torch, and its place in the table."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -85,7 +88,7 @@ class Sessions:
 
     def __init__(self, recommender: Recommender, store: Store, max_bytes: int) -> None:
         self.recommender, self.store = recommender, store
-        self.most = max(1, max_bytes // recommender.start().nbytes)
+        self.most = max(1, max_bytes // (recommender.start().nbytes + OVERHEAD))
         self._live: OrderedDict[str, _Live] = OrderedDict()
         self.built = 0
         """How many sessions were built from a whole history."""
@@ -99,22 +102,35 @@ class Sessions:
         histories = self.recommender.histories
         return histories.user_ids if histories is not None else _NOBODY
 
-    def get(self, users: Sequence[str]) -> dict[str, Session]:
-        """Sessions of these users as of now; unknown users are left out."""
+    def get(self, users: Sequence[str]) -> dict[str, Session | Exception]:
+        """Sessions of these users as of now, or why one has none; unknown users are left out.
+
+        Raises what the store raises when it is away, since waiting for it once is enough.
+        """
         wanted = list(dict.fromkeys(users))
         versions = self.store.versions(wanted)
-        found = {}
+        found: dict[str, Session | Exception] = {}
         for user in wanted:
             version = versions.get(user, 0)
             if version == 0 and not self._is_saved(user):
                 continue
-            live = self._live.pop(user, None)  # what fails half way is not kept
-            live = self._build(user) if live is None else self._catch_up(user, live, version)
-            self._live[user] = live
-            found[user] = live.session
-            while len(self._live) > self.most:
-                self._live.popitem(last=False)
+            try:
+                found[user] = self._as_of(user, version)
+            except OperationalError:
+                raise
+            except Exception as error:
+                found[user] = error
         return found
+
+    def _as_of(self, user: str, version: int) -> Session:
+        live = self._live.pop(user, None)  # what fails half way is not kept
+        if live is not None and version < live.version:
+            live = None  # the store has fewer events than before: an older copy of it was put back
+        live = self._build(user) if live is None else self._catch_up(user, live, version)
+        self._live[user] = live
+        while len(self._live) > self.most:
+            self._live.popitem(last=False)
+        return live.session
 
     def history(self, user: str) -> History | None:
         """All events of a user; None if there is no such user."""
@@ -150,7 +166,8 @@ class Sessions:
         base, base_times = self._saved(user)
         codes = encode([event.item for event in events], self.recommender.item_ids)
         times = np.array([event.time for event in events], dtype=np.int64)
-        known = np.array([c > 0 and not _has(base, base_times, c, t) for c, t in zip(codes, times, strict=True)])
+        new = [c > 0 and not _has(base, base_times, c, t) for c, t in zip(codes, times, strict=True)]
+        known = np.array(new, dtype=bool)
         codes, times = codes[known], times[known]
         if len(times) and live.session.events and times.min() < live.session.latest:
             return self._build(user)

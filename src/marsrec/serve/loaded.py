@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 import torch
 
+from marsrec.data.histories import Vocabulary
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError
 from marsrec.recommender import Recommender
-from marsrec.serve.answers import Asked, Model, answer
+from marsrec.serve.answers import answer
+from marsrec.serve.jobs import Asked, Model
 from marsrec.serve.live import Sessions
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
@@ -51,6 +53,12 @@ class Models:
     def unit(self) -> TimeUnit:
         """Unit of all times."""
         return self.get().recommender.unit
+
+    @property
+    def user_ids(self) -> Vocabulary:
+        """Users of the first model that was saved with histories: all models have ids of that kind."""
+        every = list(self._models.values())
+        return next((model for model in every if model.recommender.histories is not None), every[0]).sessions.user_ids
 
     def get(self, name: str | None = None) -> Model:
         """The model of a name, or the default one. Raises KeyError if there is none of that name."""
@@ -126,7 +134,12 @@ def _same_kinds(old: Recommender, new: Recommender) -> None:
 
 
 def _knows_as_much(old: Model, new: Recommender) -> None:
-    """Refuse a model that lacks items which the old one knew: what users took would be forgotten."""
+    """Refuse a model that lacks histories or items which the old one had: what users took would be forgotten."""
+    if old.recommender.histories is not None and new.histories is None:
+        raise DataError(
+            f"{old.folder}: was saved without histories, {old.name} has those of its users. "
+            "Save it with them, or start another server."
+        )
     missing = old.recommender.item_ids.ids.filter(~old.recommender.item_ids.ids.is_in(new.item_ids.ids.implode()))
     if len(missing):
         raise DataError(

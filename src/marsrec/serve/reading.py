@@ -34,6 +34,18 @@ class Heads:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Scores of n items in parts that sum to them."""
+
+    last: Tensor
+    """(n,) shares of the last state."""
+    shares: Tensor
+    """(n, K, S) shares of the latest events by head."""
+    earlier: Tensor
+    """(n, K) shares of all events before those."""
+
+
+@dataclass(frozen=True)
 class Reading:
     """A history as a model saw it, oldest event first."""
 
@@ -48,16 +60,18 @@ class Reading:
     heads: Heads | None
     """None for models without MARS."""
 
-    def split(self, network: SequenceModel, codes: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Shares of the last state (n,) and of the events by head (n, K, L) in the scores of n items.
+    def split(self, network: SequenceModel, codes: Tensor, shown: int) -> Split | None:
+        """Scores of items in parts, those of the latest `shown` events one by one.
 
         None where scores do not split: without MARS, or with a scorer that is not linear in the states.
         """
         if self.heads is None or not isinstance(network.scorer, Dot):
             return None
-        vectors = network.items.weight.detach()[codes]  # (n, d)
+        vectors = network.items.weight.detach()[codes.long()]  # (n, d)
         each = vectors @ self.states.T  # (n, L)
-        return each[:, -1], self.heads.gate[:, None] * self.heads.weights * each[:, None]
+        weights = self.heads.gate[:, None] * self.heads.weights  # (K, L)
+        shares = weights[:, -shown:] * each[:, None, -shown:]
+        return Split(each[:, -1], shares, each[:, :-shown] @ weights[:, :-shown].T)
 
 
 @torch.no_grad()

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from marsrec.errors import MarsrecError
-from marsrec.serve.answers import EarlyError, UnknownUserError
 from marsrec.serve.batching import OverloadError
+from marsrec.serve.jobs import EarlyError, UnknownUserError
 from marsrec.serve.loaded import BusyError
 from marsrec.serve.store import FullError
 

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 
-from marsrec.data.histories import Vocabulary
 from marsrec.data.moments import spell_duration
 from marsrec.data.times import PER_SECOND
 from marsrec.models import title
@@ -22,9 +20,9 @@ from marsrec.serve.answer_schemas import (
     Recommended,
     UserEvent,
 )
-from marsrec.serve.answers import Answer, Model
+from marsrec.serve.jobs import Answer, Model
 from marsrec.serve.live import History, as_raw
-from marsrec.serve.reading import Reading
+from marsrec.serve.reading import Reading, Split
 from marsrec.serve.schemas import SHOWN_EVENTS
 
 
@@ -41,9 +39,6 @@ def item_titles(model: Model, codes: Sequence[int]) -> list[str | None]:
 
 def recommended(model: Model, answer: Answer) -> list[Recommended]:
     """The items of an answer, explained if it was read for that."""
-    explained: list[Explanation] | list[None] = [None] * len(answer.codes)
-    if answer.reading is not None:
-        explained = _explained(model, answer.reading, answer.codes) or explained
     return [
         Recommended(rank=rank, item=item, title=named, score=score, explanation=explanation)
         for rank, (item, named, score, explanation) in enumerate(
@@ -51,7 +46,7 @@ def recommended(model: Model, answer: Answer) -> list[Recommended]:
                 raw_items(model, answer.codes),
                 item_titles(model, answer.codes),
                 answer.scores,
-                explained,
+                _explained(answer.split, len(answer.codes)),
                 strict=True,
             ),
             start=1,
@@ -59,19 +54,11 @@ def recommended(model: Model, answer: Answer) -> list[Recommended]:
     ]
 
 
-def _explained(model: Model, reading: Reading, codes: list[int]) -> list[Explanation] | None:
-    parts = reading.split(model.network, torch.tensor(codes, dtype=torch.long))
-    if parts is None:
-        return None
-    last, shares = parts  # (n,), (n, K, L)
-    return [
-        Explanation(
-            last_state=float(last[row]),
-            shares=shares[row, :, -SHOWN_EVENTS:].T.tolist(),
-            earlier=shares[row, :, :-SHOWN_EVENTS].sum(-1).tolist(),
-        )
-        for row in range(len(codes))
-    ]
+def _explained(split: Split | None, count: int) -> list[Explanation] | list[None]:
+    if split is None:
+        return [None] * count
+    parts = zip(split.last.tolist(), split.shares.mT.tolist(), split.earlier.tolist(), strict=True)
+    return [Explanation(last_state=last, shares=shares, earlier=earlier) for last, shares, earlier in parts]
 
 
 def read_history(model: Model, reading: Reading) -> ReadHistory:
@@ -152,23 +139,4 @@ def model_info(model: Model) -> ModelInfo:
         settings=recommender.settings.model_dump(mode="json"),
         data=metrics.pop("data", {}),
         metrics={name: metrics[name] for name in ("valid", "test", "protocol", "best_epoch") if name in metrics},
-    )
-
-
-def found(ids: Vocabulary, text: str, limit: int, counts: Any = None) -> pl.DataFrame:
-    """Ids that have a text in them or in their titles: those that begin with it first, then by count, then in order."""
-    needle = text.lower()
-    titles = pl.Series([None] * len(ids), dtype=pl.String) if ids.titles is None else ids.titles
-    table = pl.DataFrame({"id": ids.ids, "title": titles}).with_columns(
-        spelled=pl.col("id").cast(pl.String).str.to_lowercase(),
-        said=pl.col("title").fill_null("").str.to_lowercase(),
-        count=pl.lit(0) if counts is None else pl.Series(counts),
-    )
-    either = pl.col("spelled", "said")
-    return (
-        table.filter(pl.any_horizontal(either.str.contains(needle, literal=True)))
-        .with_columns(late=~pl.any_horizontal(either.str.starts_with(needle)))
-        .sort("late", "count", descending=[False, True], maintain_order=True)
-        .head(limit)
-        .select("id", "title", "count")
     )

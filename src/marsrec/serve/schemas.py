@@ -1,12 +1,15 @@
 """What requests look like, with their limits; the OpenAPI document is made of these and of `answer_schemas`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 MAX_K = 1_000
 MAX_HISTORIES = 64
 MAX_HISTORY = 10_000
+MAX_EVENTS = 20_000
+"""Events of a request in all."""
 MAX_POSTED = 1_000
 MAX_CANDIDATES = 10_000
 MAX_EXPLAINED = 100
@@ -54,7 +57,7 @@ class RecommendRequest(Given):
     history: GivenHistory | None = None
     """The events of one user, in any order."""
     histories: Annotated[list[GivenHistory], Field(min_length=1, max_length=MAX_HISTORIES)] | None = None
-    """The events of many users."""
+    """The events of many users, at most 20,000 in all."""
     k: int = Field(10, ge=1, le=MAX_K, strict=True)
     """How many items each."""
     at: Moment | None = None
@@ -65,6 +68,17 @@ class RecommendRequest(Given):
     """Recommend only these items."""
     explain: bool = Field(False, strict=True)
     """Split each score into past events and time scales; for at most 100 items in all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, given: Any) -> Any:
+        """Count the events before each of them is looked at."""
+        histories = given.get("histories") if isinstance(given, dict) else None
+        if isinstance(histories, list):
+            events = sum(len(history) for history in histories if isinstance(history, list))
+            if events > MAX_EVENTS:
+                raise PydanticCustomError("too_many_events", "more than 20,000 events in all")
+        return given
 
 
 class ModelQuery(Given):

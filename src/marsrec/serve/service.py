@@ -1,16 +1,20 @@
 """All that a running server holds, and the way from what callers send to what the worker takes."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
+from starlette.concurrency import run_in_threadpool
 
 from marsrec.data.histories import Vocabulary
 from marsrec.data.moments import instant
 from marsrec.data.times import END_OF_TIME, PER_SECOND
 from marsrec.errors import SettingsError
-from marsrec.serve.answers import Answer, Asked, Model, Similar, answer
+from marsrec.serve.answers import answer
 from marsrec.serve.batching import Batcher
+from marsrec.serve.jobs import Answer, Asked, Model, Similar
 from marsrec.serve.live import as_text, encode
 from marsrec.serve.loaded import Models
 from marsrec.serve.metrics import Metrics
@@ -19,37 +23,60 @@ from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Event
 
+SEARCHES = 4
+"""Searches at a time; the store has more connections than these take."""
+
+T = TypeVar("T")
+
 
 class Service:
-    """Models, store, and the two threads that answer requests and write events."""
+    """Models, store, and the threads that answer requests and write events."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.models = Models(settings)
         self.store = self.models.store
         batches = self.metrics.batches
-        self.answers: Batcher[Asked | Similar, Answer] = Batcher(
-            answer,
-            most=settings.batch,
-            waiting=settings.queue,
-            wait=settings.batch_wait_ms / 1000,
-            worked=batches.labels("answers").observe,
-        )
+
+        def answering(what: str) -> Batcher[Asked | Similar, Answer]:
+            return Batcher(
+                answer,
+                most=settings.batch,
+                waiting=settings.queue,
+                wait=settings.batch_wait_ms / 1000,
+                worked=batches.labels(what).observe,
+            )
+
+        # Requests for users wait for the store; those that need no store do not wait for one that is away.
+        self.answers, self.users = answering("answers"), answering("users")
         # Posts that come at the same time share a transaction, and so the time that the disk takes.
         self.writes: Batcher[tuple[str, Sequence[Event]], int] = Batcher(
             self.store.add, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
         )
+        self._searching = asyncio.Semaphore(SEARCHES)
+        self._checking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to work."""
-        self.answers.start()
-        self.writes.start()
+        for batcher in (self.answers, self.users, self.writes):
+            batcher.start()
 
     def close(self) -> None:
         """Finish what was begun."""
-        self.answers.close()
-        self.writes.close()
+        for batcher in (self.answers, self.users, self.writes):
+            batcher.close()
         self.store.close()
+
+    async def search(self, look: Callable[[], T]) -> T:
+        """Search in another thread; few do at once, so that they leave connections of the store for others."""
+        async with self._searching:
+            return await run_in_threadpool(look)
+
+    async def check(self) -> None:
+        """Raise if the store does not answer. Whoever asks meanwhile waits for the same answer."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(run_in_threadpool(self.store.check))
+        await asyncio.shield(self._checking)
 
     def reload(self, name: str | None) -> list[str]:
         """Load one model, or all, anew; tells their names."""
@@ -63,8 +90,8 @@ class Service:
 
     def measure(self) -> None:
         """Bring gauges up to date."""
-        self.metrics.waiting.labels("answers").set(len(self.answers))
-        self.metrics.waiting.labels("writes").set(len(self.writes))
+        for what, batcher in (("answers", self.answers), ("users", self.users), ("writes", self.writes)):
+            self.metrics.waiting.labels(what).set(len(batcher))
         for name in self.models.names:
             sessions = self.models.get(name).sessions
             self.metrics.sessions.labels(name).set(len(sessions))
@@ -81,14 +108,15 @@ class Service:
     def moment(self, value: int | str) -> int:
         """A moment in the unit of the models."""
         unit = self.models.unit
-        remedy = f"Give an integer in {unit}, or a date such as 2026-01-31T12:00:00Z, from 1970 to 2100."
         try:
             found = instant(value, unit)
+            if 0 <= found < END_OF_TIME * PER_SECOND[unit]:
+                return found
+            reason = f"{value!r} is before 1970 or after 2100."
         except (SettingsError, ValueError, OverflowError) as error:
-            raise RefusalError(422, "bad_moment", str(error)[:500], remedy) from None
-        if not 0 <= found < END_OF_TIME * PER_SECOND[unit]:
-            raise RefusalError(422, "bad_moment", f"{value!r} is before 1970 or after 2100.", remedy)
-        return found
+            reason = str(error)[:500]
+        remedy = f"Give an integer in {unit}, or a date such as 2026-01-31T12:00:00Z, from 1970 to 2100."
+        raise RefusalError(422, "bad_moment", reason, remedy)
 
     def since(self, model: Model) -> int:
         """The moment of requests that name none, unless the latest event is later."""
@@ -97,7 +125,7 @@ class Service:
     def events(self, given: Sequence[GivenEvent]) -> list[Event]:
         """Events as the store keeps them."""
         item_ids = self.models.get().recommender.item_ids
-        if any(event.time == "now" for event in given):
+        if any(isinstance(event.time, str) and event.time.strip() == "now" for event in given):
             raise RefusalError(
                 422, "bad_moment", "An event at 'now' would be another one each time it is sent.", "Give its time."
             )
@@ -148,7 +176,7 @@ class Service:
     @property
     def user_ids(self) -> Vocabulary:
         """What kind users' ids are of, for all models alike: the store is one."""
-        return self.models.get().sessions.user_ids
+        return self.models.user_ids
 
     def item(self, model: Model, text: str) -> int:
         """Code of a known item."""

@@ -1,13 +1,30 @@
 """What a server is told when it starts."""
 
 import ipaddress
+import re
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings
+
+_TOKEN = re.compile(r"[!-~][ -~]{14,998}[!-~]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, whoever asks.
+
+    Examples
+    --------
+    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ServeSettings(Settings):
@@ -19,15 +36,15 @@ class ServeSettings(Settings):
     """Address to listen on. One that others can reach needs a token."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
-    token: SecretStr | None = Field(None, min_length=16, max_length=1000)
-    """What requests must bring as `Authorization: Bearer …`; at least 16 characters."""
+    token: SecretStr | None = None
+    """What requests must bring as `Authorization: Bearer …`; at least 16 characters, printable ASCII."""
     store: str | None = None
     """The event store: a PostgreSQL URL, or a path of an SQLite file. By default a file beside the first model."""
     at: str | None = None
     """Moment of requests that name none. None is the end of the log or the latest event, whichever is later; "now" is
     the present, for a model whose log goes on."""
     cache_mb: int = Field(256, ge=1)
-    """Memory for live sessions, per model."""
+    """Memory for live sessions, per model, with what their objects take."""
     threads: int | None = Field(None, ge=1)
     """Threads of torch; as many as there are cores by default."""
     batch: int = Field(64, ge=1, le=1024)
@@ -37,11 +54,21 @@ class ServeSettings(Settings):
     queue: int = Field(512, ge=64)
     """Histories, and writes, that may wait to be computed; further requests are answered 503."""
     requests: int = Field(1024, ge=1)
-    """Requests that may be under way at once; further ones are answered 503."""
+    """Requests for `/v1` and `/metrics` that may be under way at once; further ones are answered 503."""
     body_bytes: int = Field(4 * 2**20, ge=1024)
     """The largest body of a request."""
     user_events: int = Field(100_000, ge=1)
     """Events that the store keeps of one user; further ones are refused."""
+
+    @field_validator("token", mode="before")
+    @classmethod
+    def _fits_a_header(cls, token: Any) -> Any:
+        secret = token.get_secret_value() if isinstance(token, SecretStr) else token
+        if secret is not None and not (isinstance(secret, str) and _TOKEN.fullmatch(secret)):
+            raise SettingsError(  # an error of pydantic would show it
+                "a token has 16 to 1,000 characters of printable ASCII, and no space at its ends."
+            )
+        return token
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -60,12 +87,7 @@ class ServeSettings(Settings):
     @property
     def loopback(self) -> bool:
         """Whether only this machine reaches the address."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @staticmethod
     def name_of(folder: Path) -> str:

@@ -175,12 +175,10 @@ class Store:
         with self.engine.connect() as connection:
             return list(connection.execute(chosen).scalars())
 
-    def totals(self) -> tuple[int, int]:
-        """Number of users and of events; also tells whether the store answers."""
+    def check(self) -> None:
+        """Raise if the store does not answer."""
         with self.engine.connect() as connection:
-            count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_users.c.events), 0)).select_from(_users)
-            users, events = connection.execute(count).one()
-            return int(users), int(events)
+            connection.execute(sa.select(sa.literal(1)).select_from(_facts).limit(1)).scalar_one()
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -199,14 +197,9 @@ def _engine(url: str) -> sa.Engine:
             return _sqlite(parsed)
         if parsed.get_backend_name() != "postgresql":
             raise SettingsError(f"a store is an SQLite file or a postgresql:// URL; found {parsed.get_backend_name()}.")
-        # A database that does not answer must not hold requests for ever, and an answer means that the disk has it.
-        options = "-c statement_timeout=10000 -c lock_timeout=10000 -c synchronous_commit=on"
-        return sa.create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
-            pool_pre_ping=True,
-            pool_timeout=5,
-            connect_args={"connect_timeout": 5, "options": options},
-        )
+        from marsrec.serve.postgres import engine
+
+        return engine(parsed)
     except (ArgumentError, NoSuchModuleError):
         raise SettingsError("a store is a path of an SQLite file, or a URL like postgresql://user@host/name.") from None
     except ModuleNotFoundError as error:
@@ -214,6 +207,8 @@ def _engine(url: str) -> sa.Engine:
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
+    if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
+        raise SettingsError("a store in memory forgets all when the server ends. Name a file: --store events.db.")
     engine = sa.create_engine(url, connect_args={"timeout": 10})
 
     @sa.event.listens_for(engine, "connect")
