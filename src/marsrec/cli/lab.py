@@ -144,6 +144,18 @@ def theory(
 
 
 @lab.command()
+def efficiency(
+    data: Annotated[list[str], typer.Argument(help="Data sets at whose size to measure, such as beauty ml-1m hawkes.")],
+    results: Results = Path("results"),
+) -> None:
+    """Measure what all recipes cost, side by side, unless that was done; `marsrec lab report` shows it."""
+    from marsrec.lab.efficiency import measured
+
+    for name in data:
+        show.note(f"{measured(name, results)}")
+
+
+@lab.command()
 def inspect(
     saved: Annotated[Path, typer.Argument(help="A folder that `marsrec fit` wrote.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("inspection"),
