@@ -235,7 +235,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem 1.2rem 4rem;
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 76rem; padding: 1rem 1.2rem 4rem;
   color: #1a1a1a; background: #fff; }}
 h1, h2, h3 {{ line-height: 1.2; }} h2 {{ margin-top: 3rem; border-bottom: 1px solid #ccc; padding-bottom: .3rem; }}
 nav ul {{ columns: 2; padding-left: 1.2rem; }} a {{ color: #0057a3; }}
