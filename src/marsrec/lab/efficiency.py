@@ -243,19 +243,24 @@ def _seconds(run: Callable[[], object]) -> float:
 
 def _draw(rows: Sequence[Cost]) -> "Figure":
     figure, (axis,) = plot(width=6.4, height=4.2)
+    width, height = (max(getattr(cost, name) for cost in rows) for name in ("accumulates", "inference"))
+    beside = [(6, 4, "left"), (-6, 4, "right"), (6, -11, "left"), (-6, -11, "right")]
     for index, cost in enumerate(rows):
         ours = cost.model.startswith("mars")
-        axis.scatter(
-            cost.accumulates,
-            cost.inference,
-            color=COLORS[2] if ours else COLORS[1],
-            marker=MARKERS[1] if ours else MARKERS[0],
-            s=36,
+        look: dict[str, Any] = (
+            {"color": COLORS[2], "marker": MARKERS[1]} if ours else {"color": COLORS[1], "marker": MARKERS[0]}
         )
-        offset = (6, 4) if index % 2 else (6, -9)
-        axis.annotate(cost.model, (cost.accumulates, cost.inference), xytext=offset, textcoords="offset points", size=8)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+        axis.scatter(cost.accumulates, cost.inference, s=36, **look)
+        near = sum(
+            abs(other.accumulates - cost.accumulates) < 0.15 * width
+            and abs(other.inference - cost.inference) < 0.05 * height
+            for other in rows[:index]
+        )  # names of neighbours go to other sides
+        x, y, side = beside[near % 4]
+        place = (cost.accumulates, cost.inference)
+        axis.annotate(cost.model, place, xytext=(x, y), textcoords="offset points", size=8, ha=side)
+    axis.set_xlim(0, 1.12 * width)
+    axis.set_ylim(0, 1.12 * height)
     axis.set_xlabel("million multiply-accumulates per history")
     axis.set_ylabel("milliseconds per history")
     return figure
