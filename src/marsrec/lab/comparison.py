@@ -56,7 +56,7 @@ def find(
 
 
 def published_name(data: str) -> str:
-    """What the paper calls data: RecBole's order of events is the paper's.
+    """What the paper calls data, whatever the order of equal times.
 
     Examples
     --------

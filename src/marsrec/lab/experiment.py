@@ -13,7 +13,7 @@
 Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
 (model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
 another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
-log is drawn from. `ties = "recbole"` takes the order of events that the paper's runs had. At the top of the file,
+log is drawn from. `ties = "recbole"` orders events as RecBole does. At the top of the file,
 `efficiency` names data sets at whose size the cost of all recipes is measured, and `theory` is "quick" or "full".
 """
 
@@ -43,7 +43,7 @@ class Run(Settings):
     hawkes: dict[str, Any] = Field(default_factory=dict)
     """For data "hawkes": settings of the generator that differ from the default."""
     ties: Ties = "file"
-    """Order of events of equal time; "recbole" is that of the paper's runs."""
+    """Order of events of equal time; "recbole" rounds times as RecBole does."""
     encoder: str | None = None
     readout: str | None = None
     published: bool = False
