@@ -233,7 +233,7 @@ def _in_processes(
                 yield waiting[future], error or future.result()
         except BaseException:  # Ctrl-C: what was begun goes on next time
             for worker in active_children():
-                worker.terminate()
+                worker.kill()  # Lightning turns SIGTERM into an exception, which the pool would take for an outcome
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
