@@ -38,6 +38,12 @@ def serve(
     batch_wait_ms: Annotated[float, typer.Option(help="How long a request waits for others to compute with.")] = 0.0,
     body_bytes: Annotated[int, typer.Option(help="Largest body of a request.")] = 4 * 2**20,
     user_events: Annotated[int, typer.Option(help="Events that the store keeps of one user.")] = 100_000,
+    ann_from: Annotated[
+        int | None,
+        typer.Option(
+            help="Rank catalogs of at least this many items through an approximate index, the others exactly."
+        ),
+    ] = None,
 ) -> None:
     """Answer requests over HTTP, remember events, and show on a page why what is recommended."""
     try:
@@ -62,5 +68,6 @@ def serve(
             batch_wait_ms=batch_wait_ms,
             body_bytes=body_bytes,
             user_events=user_events,
+            ann_from=ann_from,
         )
     )

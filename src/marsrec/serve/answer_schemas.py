@@ -202,6 +202,17 @@ class SimilarItems(Told):
     items: list[SimilarItem]
 
 
+class IndexInfo(Told):
+    """The approximate index of a large catalog."""
+
+    lists: int
+    """Lists that the items are in."""
+    searched: int
+    """Lists that are searched for a user."""
+    recall: float
+    """Share of the true ten best items that it found for a sample of users when it was made."""
+
+
 class ModelInfo(Told):
     """A model that is served."""
 
@@ -228,6 +239,8 @@ class ModelInfo(Told):
     time_scale: Literal["log", "linear"] | None
     heads: list[Head]
     """Time scales before they are fitted to a user; their gates are null."""
+    index: IndexInfo | None
+    """Null if all items are ranked exactly."""
     parameters: int
     settings: dict[str, Any]
     metrics: dict[str, Any]

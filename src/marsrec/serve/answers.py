@@ -1,4 +1,4 @@
-"""Many requests answered at once: user vectors, then the exact top-k of their scores for all items."""
+"""Many requests answered at once: user vectors, then the top-k of their scores for all items."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +153,10 @@ def _best(model: Model, rows: list[_Row]) -> list[Answer]:
             hidden = [row.seen if row.asked.mask_seen else row.seen[:0] for row in group]
             offsets = np.concatenate([[0], np.cumsum([len(codes) for codes in hidden])])
             seen = torch.from_numpy(offsets), torch.from_numpy(np.concatenate(hidden))
-            scores, items = top_k(score, users, k, seen=seen, candidates=group[0].asked.candidates)
+            if model.shortlist is not None and source == "model" and group[0].asked.candidates is None:
+                scores, items = model.shortlist.top_k(users, k, seen)
+            else:
+                scores, items = top_k(score, users, k, seen=seen, candidates=group[0].asked.candidates)
         for row, row_scores, row_items in zip(group, scores.cpu(), items.cpu(), strict=True):
             cut = row.asked.k
             found = _made(row.at, source, row_scores[:cut], row_items[:cut])

@@ -15,6 +15,7 @@ from marsrec.recommender import Recommender
 from marsrec.serve.live import History, Sessions
 from marsrec.serve.reading import Reading, Split
 from marsrec.serve.search import Index
+from marsrec.serve.shortlist import Shortlist
 
 
 class UnknownUserError(DataError):
@@ -35,6 +36,8 @@ class Model:
     sessions: Sessions
     loaded: float
     """When, in seconds since 1970."""
+    shortlist: Shortlist | None = None
+    """What names the items that are ranked, where not all are."""
 
     @property
     def network(self) -> SequenceModel:

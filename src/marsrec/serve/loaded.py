@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
+from marsrec import show
 from marsrec.data.histories import Vocabulary
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError
@@ -17,6 +19,7 @@ from marsrec.serve.answers import answer
 from marsrec.serve.jobs import Asked, Model
 from marsrec.serve.live import Sessions
 from marsrec.serve.settings import ServeSettings
+from marsrec.serve.shortlist import Shortlist
 from marsrec.serve.store import Store
 
 
@@ -84,7 +87,14 @@ class Models:
 
     def _live(self, name: str, folder: Path, recommender: Recommender) -> Model:
         sessions = Sessions(recommender, self.store, self._settings.cache_mb * 2**20)
-        model = Model(name, folder, recommender, sessions, time.time())
+        shortlist = None
+        if self._settings.ann_from is not None and len(recommender.item_ids) >= self._settings.ann_from:
+            shortlist = Shortlist.build(recommender._fitted(), _sample(recommender))
+            show.note(
+                f"{name}: {len(recommender.item_ids):,} items in an index of {shortlist.lists:,} lists, "
+                f"{shortlist.searched:,} of them searched; it finds {shortlist.recall:.1%} of the ten best."
+            )
+        model = Model(name, folder, recommender, sessions, time.time(), shortlist)
         _try_out(model)
         return model
 
@@ -146,6 +156,25 @@ def _knows_as_much(old: Model, new: Recommender) -> None:
             f"{old.folder}: of another vocabulary: it lacks {len(missing):,} items that {old.name} knows, such as "
             f"{missing[0]!r}. Fit it on a log that has them, or start another server."
         )
+
+
+def _sample(recommender: Recommender, count: int = 256) -> Tensor:
+    """Vectors of some users (N, d); of histories of one item each if it was saved without its users."""
+    rng = np.random.default_rng(0)
+    histories, length = recommender.histories, recommender.settings.length
+    drawn = rng.permutation(len(recommender.item_ids) if histories is None else histories.n_users)[:count]
+    vectors = []
+    for place in drawn:
+        if histories is None:
+            codes, times = np.array([place + 1]), np.array([recommender.log_end])
+        else:
+            end = histories.offsets[place + 1]
+            latest = slice(max(histories.offsets[place], end - length), end)
+            codes, times = histories.items[latest], histories.times[latest]
+        session = recommender.start()
+        session.extend(codes, times)
+        vectors.append(session.vector())
+    return torch.stack(vectors)
 
 
 def _try_out(model: Model) -> None:

@@ -14,6 +14,7 @@ from marsrec.nn.readouts.mars import Mars
 from marsrec.serve.answer_schemas import (
     Explanation,
     Head,
+    IndexInfo,
     ModelInfo,
     ReadEvent,
     ReadHistory,
@@ -135,6 +136,7 @@ def model_info(model: Model) -> ModelInfo:
         clock=readout.settings.clock if isinstance(readout, Mars) else None,
         time_scale=readout.settings.time_scale if isinstance(readout, Mars) else None,
         heads=heads,
+        index=None if (made := model.shortlist) is None else IndexInfo.model_validate(made, from_attributes=True),
         parameters=network.parameter_count(),
         settings=recommender.settings.model_dump(mode="json"),
         data=metrics.pop("data", {}),

@@ -57,6 +57,8 @@ class ServeSettings(Settings):
     """Requests for `/v1` and `/metrics` that may be under way at once; further ones are answered 503."""
     body_bytes: int = Field(4 * 2**20, ge=1024)
     """The largest body of a request."""
+    ann_from: int | None = Field(None, ge=1)
+    """Catalogs of at least this many items are ranked through an approximate index; None ranks all exactly."""
     user_events: int = Field(100_000, ge=1)
     """Events that the store keeps of one user; further ones are refused."""
 
