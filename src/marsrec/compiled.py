@@ -13,7 +13,7 @@ FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 """What a sum may do with rounding. Not-a-number and infinity keep their meaning."""
 
 
-def kernel(*, parallel: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function with numba, the way all of this package's kernels are.
 
     Division by zero gives infinity, as in numpy: a check for it would keep loops from being vectorised. The compiled
@@ -24,8 +24,14 @@ def kernel(*, parallel: bool = True) -> Callable[[Callable[..., Any]], Any]:
     ----------
     parallel : bool
         Whether `prange` spreads over threads. Such a kernel has to run inside `marsrec.threads.like_torch`.
+    exact : bool
+        Whether every operation rounds as it is written, for what has to come out alike on all machines.
     """
-    options: dict[str, Any] = {"parallel": parallel, "fastmath": FASTMATH, "error_model": "numpy"}
+    options: dict[str, Any] = {
+        "parallel": parallel,
+        "fastmath": False if exact else FASTMATH,
+        "error_model": "numpy",
+    }
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:

@@ -13,6 +13,7 @@ from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
 from marsrec.lab.inspection import read_heads
+from marsrec.lab.page import COLORS, STYLES, plot
 from marsrec.recommender import Recommender
 from marsrec.training.module import TrainingSettings
 
@@ -108,19 +109,12 @@ def _example_user(histories: Histories) -> tuple[Any, int]:
 
 def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
     """Draw the true excitation kernels and the learned decay curves over age, on logarithmic time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     hours = np.logspace(-2, np.log10(24 * 90), 400)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
-    styles = ["-", "--", "-.", ":"]
-    shades = ["#0b3c5d", "#c1440e", "#3a7d44", "#7b5ea7"]
+    figure, (left, right) = plot(2, width=11, height=5, share_y=True)
     for index, k in enumerate(np.argsort(-truth.rates)):
         curve = np.exp(-truth.rates[k] * hours)
         label = f"half-life {_spell(np.log(2) / truth.rates[k])}, weight {truth.weights[k]:.2f}"
-        left.plot(hours, curve, styles[index % 4], color=shades[index % 4], label=label)
+        left.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
     mixture = (truth.weights[:, None] * np.exp(-truth.rates[:, None] * hours)).sum(0) / truth.weights.sum()
     left.plot(hours, mixture, color="black", linewidth=3, alpha=0.35, label="mixture")
     left.set_title("What the data do: excitation by an earlier event")
@@ -128,7 +122,7 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
         curve = (1 + hours) ** -rates[k]
         life = 2 ** (1 / rates[k]) - 1
         label = f"half-life {_spell(life)}, gate {gate[k]:.2f}"
-        right.plot(hours, curve, styles[index % 4], color=shades[index % 4], label=label)
+        right.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
     mixed = (gate[:, None] * (1 + hours) ** -rates[:, None]).sum(0)
     right.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="fused by the gate")
     right.set_title("What mars-t learned: weight of an event by its age")
@@ -139,8 +133,6 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
         axis.minorticks_off()
         axis.set_xlabel("age of the event")
         axis.set_ylim(0, 1.02)
-        axis.grid(alpha=0.25)
         axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     left.set_ylabel("relative to a new event")
     figure.savefig(path, dpi=150)
-    plt.close(figure)

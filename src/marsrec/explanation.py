@@ -13,7 +13,7 @@ import torch
 
 from marsrec.data.batches import Batch
 from marsrec.data.histories import Vocabulary
-from marsrec.data.moments import spell_duration
+from marsrec.data.moments import spell_age, spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
@@ -60,7 +60,8 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
         gate, weights = reading.gate[0, 0], reading.weights[0]  # (K,), (K, L)
         shares = gate[:, None] * weights * (states[0] @ vector)  # (K, L)
         heads, length = shares.shape
-        half_lives = model.readout.operator.half_lives(reading.rates[0, 0])
+        operator = model.readout.operator
+        half_lives = [spell_age(life, operator.age_unit) for life in operator.half_lives(reading.rates[0, 0]).tolist()]
         now = (batch.target_times if model.readout.settings.clock == "request" else batch.times)[0, -1]
         ages = [spell_duration(float(age) / PER_SECOND[unit]) for age in now - batch.times[0]]
         terms = pl.DataFrame(
@@ -70,7 +71,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
                 "time": batch.times[0].repeat(heads).cpu().numpy(),
                 "age": ages * heads,
                 "head": torch.arange(1, heads + 1).repeat_interleave(length).numpy(),
-                "half_life": [spell_duration(3600 * float(life)) for life in half_lives for _ in range(length)],
+                "half_life": [life for life in half_lives for _ in range(length)],
                 "gate": gate.repeat_interleave(length).cpu().numpy(),
                 "weight": weights.flatten().cpu().numpy(),
                 "share": shares.flatten().cpu().numpy(),

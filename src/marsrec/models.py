@@ -307,7 +307,7 @@ def title(settings: ModelSettings) -> str:
     usual = ("", "", "dot", "next item")
     name = names.get(chosen) or " + ".join(p for p, u in zip(chosen, usual, strict=True) if p != u)
     if name in RECIPES and settings.encoder.layers != RECIPES[name].encoder.layers:
-        name += f", {settings.encoder.layers} layers"
+        name += f", {settings.encoder.layers} layer{'' if settings.encoder.layers == 1 else 's'}"
     if name in RECIPES and (published := RECIPES[name].published):
         values = settings.model_dump()
         if all(reduce(getitem, path.split("."), values) == value for path, value in published.items()):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from marsrec.data.hawkes import hawkes
-from marsrec.lab.approximation import SHAPES, Shape, best_found, lower_bound
-from marsrec.lab.complexity import READ, TITLES, Sweep
-from marsrec.lab.identifiability import Recovery, maximum_likelihood, process
 from marsrec.lab.page import Picture, markdown
 from marsrec.lab.theory import section
+from marsrec.lab.theory.approximation import SHAPES, Shape, best_found, lower_bound
+from marsrec.lab.theory.complexity import READ, TITLES, Sweep
+from marsrec.lab.theory.identifiability import Recovery, maximum_likelihood, process
 
 POINTS = 40
 

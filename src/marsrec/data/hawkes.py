@@ -18,12 +18,12 @@ say whether anything is still alive, or whether the user's taste decides.
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-import numba
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from marsrec.compiled import kernel
 from marsrec.data.log import Log
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings
@@ -197,7 +197,7 @@ def _successors(items: int, count: int, generator: np.random.Generator) -> Ints:
     return np.argsort(keys, axis=1)[:, :count]
 
 
-@numba.njit(cache=True)
+@kernel(parallel=False, exact=True)
 def _unfold(
     generator: np.random.Generator,
     offsets: Ints,

@@ -3,7 +3,7 @@
 import math
 import re
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,6 +53,24 @@ def instant(moment: Any, unit: TimeUnit) -> int:
         moment = moment.replace(tzinfo=UTC)
     ticks = PER_SECOND[unit]
     return int(moment.replace(microsecond=0).timestamp()) * ticks + int(moment.microsecond) * ticks // 1_000_000
+
+
+AgeUnit = Literal["hours", "events"]
+"""What MARS measures ages in: events where it does not see real time."""
+
+
+def spell_age(age: float, unit: AgeUnit) -> str:
+    """An age or a half-life in words.
+
+    Examples
+    --------
+    >>> spell_age(1.5, "hours"), spell_age(1.51, "events"), spell_age(1, "events")
+    ('1.5 hours', '1.5 events', '1 event')
+    """
+    if unit == "hours":
+        return spell_duration(3600 * age)
+    count = float(f"{age:.2g}")
+    return f"{count:g} event{'' if count == 1 else 's'}"
 
 
 def spell_duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from marsrec.data.batches import contexts, gather
+from marsrec.data.moments import AgeUnit
 from marsrec.data.splits import Split, Targets
 from marsrec.errors import DataError
 from marsrec.evaluation.evaluate import evaluate
@@ -75,7 +76,7 @@ class Decay(Settings):
     """Mean Jensen-Shannon divergence of two heads' weights in nats, at most ln 2; 0 with one head."""
     time_scale: Literal["log", "linear"]
     clock: Literal["last-event", "request"]
-    unit: Literal["hours", "events"]
+    unit: AgeUnit
     """Of ages and half-lives: events where the model does not see real time."""
 
     def weight(self, ages: NDArray[Any], rate: float) -> NDArray[Any]:
@@ -212,8 +213,13 @@ def _decay(recommender: Recommender, readout: Mars) -> Decay:
         )
         for k in range(len(base))
     ]
-    unit: Literal["hours", "events"] = "hours" if settings.real_time else "events"
-    return Decay(heads=heads, divergence=divergence, time_scale=settings.time_scale, clock=settings.clock, unit=unit)
+    return Decay(
+        heads=heads,
+        divergence=divergence,
+        time_scale=settings.time_scale,
+        clock=settings.clock,
+        unit=operator.age_unit,
+    )
 
 
 def _half_lives(operator: MARS, rates: Tensor) -> NDArray[Any]:

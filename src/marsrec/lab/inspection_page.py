@@ -2,8 +2,9 @@
 
 import math
 
+from marsrec.data.moments import spell_age
 from marsrec.lab.inspection import LEVELS, POOL, Decay, Example, Inspection
-from marsrec.lab.inspection_pictures import LONGEST, counted, draw_decay, draw_example, draw_spread, spell
+from marsrec.lab.inspection_pictures import LONGEST, counted, draw_decay, draw_example, draw_spread
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.nn.mars import SIGMA
 
@@ -54,9 +55,9 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
         rows.append(
             [
                 str(k),
-                spell(decay, head.base_half_life),
-                spell(decay, lives[middle]),
-                _range(spell(decay, lives[low]), spell(decay, lives[high])),
+                spell_age(head.base_half_life, decay.unit),
+                spell_age(lives[middle], decay.unit),
+                _range(spell_age(lives[low], decay.unit), spell_age(lives[high], decay.unit)),
                 f"{rates[middle]:.3g}",
                 f"× {rates[middle] / head.base_rate:.2f}",
                 f"{head.mean_gate:.2f}",
@@ -135,7 +136,7 @@ def _events_table(decay: Decay, example: Example) -> Table:
     rows = [
         [
             event.item,
-            spell(decay, event.age),
+            spell_age(event.age, decay.unit),
             *(f"{weight:.3f}" for weight in event.weights),
             "" if event.share is None else f"{event.share:+.3f}",
         ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marsrec.data.moments import spell_duration
+from marsrec.data.moments import spell_age
 from marsrec.lab.inspection import LEVELS, Decay, Example, Spread
 from marsrec.lab.page import COLORS, HATCHES, MARKERS, STYLES, plot
 
@@ -59,7 +59,8 @@ def draw_decay(decay: Decay) -> "Figure":
     left.set_title("What each head remembers", loc="left")
     figure.legend(frameon=False, loc="outside lower center", handlelength=3.5, ncols=8)
     labels = [
-        f"head {k}\n{spell(decay, head.half_lives.quantiles[MEDIAN])}" for k, head in enumerate(decay.heads, start=1)
+        f"head {k}\n{spell_age(head.half_lives.quantiles[MEDIAN], decay.unit)}"
+        for k, head in enumerate(decay.heads, start=1)
     ]
     right.set_yticks([-k for k in range(len(decay.heads))], labels)
     right.set_xlim(0, 1.25 * max(head.mean_gate for head in decay.heads))
@@ -79,7 +80,7 @@ def draw_spread(decay: Decay) -> "Figure":
             spread: Spread = getattr(head, quantity)
             _violin(axis, k, spread)
             median = spread.quantiles[MEDIAN]
-            words = f"{median:.2f}" if axis is right else spell(decay, median).replace("minute", "min")
+            words = f"{median:.2f}" if axis is right else spell_age(median, decay.unit).replace("minute", "min")
             labels.append("\n".join([str(k + 1), *words.replace("mins", "min").split()]))
         axis.set_xticks(range(len(decay.heads)), labels, fontsize=9)
         axis.set_xlim(-0.6, len(decay.heads) - 0.4)
@@ -144,7 +145,7 @@ def _draw_timeline(axis: "Axes", decay: Decay, example: Example) -> None:
         axis.annotate(f"{summed[k, top]:.2f}", where, (0, 5), textcoords="offset points", ha="center", fontsize=9)
     axis.plot(drawn, np.full(len(drawn), -0.75), "|", color="black", markersize=14, markeredgewidth=1.5)
     labels = [
-        f"head {k + 1}, gate {example.gate[k]:.2f}\nhalf-life {spell(decay, life)}"
+        f"head {k + 1}, gate {example.gate[k]:.2f}\nhalf-life {spell_age(life, decay.unit)}"
         for k, life in enumerate(example.half_lives)
     ]
     axis.set_yticks(
@@ -185,19 +186,11 @@ def _draw_shares(axis: "Axes", example: Example, heads: int) -> None:
     axis.set_axisbelow(True)
 
 
-def spell(decay: Decay, age: float) -> str:
-    """An age or a half-life in words."""
-    return spell_duration(3600 * age) if decay.unit == "hours" else _events(float(f"{age:.2g}"))
-
-
 def counted(example: Example) -> str:
     """How many events there are to see."""
     shown, length = len(example.events), example.length
-    return _events(length) if shown == length else f"the latest {shown} of {length} events"
-
-
-def _events(count: float) -> str:
-    return f"{count:g} event{'' if count == 1 else 's'}"
+    some = f"{length} event{'' if length == 1 else 's'}"
+    return some if shown == length else f"the latest {shown} of {some}"
 
 
 def _age_axis(

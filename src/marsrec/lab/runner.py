@@ -204,7 +204,7 @@ def run_all(
         if isinstance(outcome, Exception):  # the others go on
             failed.append(outcome)
         if ray is not None or workers > 1:
-            said = outcome if failed and outcome is failed[-1] else "done" if outcome else "out of time"
+            said = "done" if outcome is True else "out of time" if outcome is False else outcome
             show.note(f"[{len(done)}/{len(missing)}] {run.title}: {said}")
         elif not outcome:
             break

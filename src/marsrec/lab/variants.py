@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 MARS = ("mars-t", "mars-m")
 
-ABLATIONS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+Variant = tuple[str, str | None, dict[str, Any]]
+"""What is changed: in words, another readout, and options."""
+
+ABLATIONS: dict[str, Variant] = {
     "full": ("as the paper has it", None, {}),
     "backbone": ("the last state instead of MARS", "last", {}),
     "b1": ("ages counted in events instead of real time", None, {"readout.real_time": False}),
@@ -25,9 +28,9 @@ ABLATIONS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "b4": ("no balance loss", None, {"readout.balance": 0.0}),
     "single": ("one head", None, {"readout.heads": 1}),
 }
-"""What each variant of the paper's ablation is: in words, another readout, and options."""
+"""The variants of the paper's ablation."""
 
-EXTENSIONS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+EXTENSIONS: dict[str, Variant] = {
     "request clock": ("ages measured from the moment of the request", None, {"readout.clock": "request"}),
     "linear time": ("exponentials of age instead of power laws", None, {"readout.time_scale": "linear"}),
 }
@@ -41,15 +44,7 @@ def ablation(found: Sequence[Result]) -> Section:
         '"full" differs a little from its main table. For mars-t the backbone is sasrec; for mars-m it is a Mamba of '
         "two layers with the last state as the user vector."
     ]
-    for data in datasets(found):
-        results = alike(found, data)
-        for recipe in MARS:
-            if _changed(results, recipe, ABLATIONS):
-                theirs = paper.ABLATION[recipe].get(published_name(data), {})
-                parts += [f"## {recipe} on {data}", _table(results, recipe, ABLATIONS, theirs)]
-    if len(parts) == 1:
-        parts.append("Not run.")
-    return Section("ablation", "Ablation", parts)
+    return Section("ablation", "Ablation", parts + _tables(found, ABLATIONS, paper.ABLATION))
 
 
 def clocks(found: Sequence[Result]) -> Section:
@@ -60,15 +55,7 @@ def clocks(found: Sequence[Result]) -> Section:
         "it, but the other models are not told. So these figures stand under their own name. The last column compares "
         "HR@10 with that of the paper's clock."
     ]
-    variants = {"full": ABLATIONS["full"], **EXTENSIONS}
-    for data in datasets(found):
-        results = alike(found, data)
-        for recipe in MARS:
-            if _changed(results, recipe, EXTENSIONS):
-                parts += [f"## {recipe} on {data}", _table(results, recipe, variants, {})]
-    if len(parts) == 1:
-        parts.append("Not run.")
-    return Section("clocks", "Clocks", parts)
+    return Section("clocks", "Clocks", parts + _tables(found, {"full": ABLATIONS["full"], **EXTENSIONS}, {}))
 
 
 def sensitivity(found: Sequence[Result]) -> Section:
@@ -108,6 +95,22 @@ def sensitivity(found: Sequence[Result]) -> Section:
     return Section("sensitivity", "Sensitivity", parts)
 
 
+def _tables(
+    found: Sequence[Result],
+    variants: Mapping[str, Variant],
+    published: Mapping[str, Mapping[str, Mapping[str, paper.Figures]]],
+) -> list[str | Table | Picture]:
+    """A table for all data and recipes that variants were run on; `published` has the paper's, by recipe and data."""
+    parts: list[str | Table | Picture] = []
+    for data in datasets(found):
+        results = alike(found, data)
+        for recipe in MARS:
+            if _changed(results, recipe, variants):
+                theirs = published.get(recipe, {}).get(published_name(data), {})
+                parts += [f"## {recipe} on {data}", _table(results, recipe, variants, theirs)]
+    return parts or ["Not run."]
+
+
 def _changed(results: Sequence[Result], recipe: str, variants: Mapping[str, Any]) -> bool:
     """Whether there is a result of one of the variants that is not a model of its own."""
     own = {"full", "backbone" if recipe == "mars-t" else ""}
@@ -121,7 +124,7 @@ def _changed(results: Sequence[Result], recipe: str, variants: Mapping[str, Any]
 def _table(
     results: Sequence[Result],
     recipe: str,
-    variants: Mapping[str, tuple[str, str | None, dict[str, Any]]],
+    variants: Mapping[str, Variant],
     theirs: Mapping[str, paper.Figures],
 ) -> Table:
     rows = []

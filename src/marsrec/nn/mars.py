@@ -147,8 +147,13 @@ class MARS(nn.Module):
         steepest = self.base_rates().max().item() * (math.exp(SIGMA) if self.modulation is not None else 1.0)
         return self.form == "streaming" or (self.time_scale == "log" and steepest <= STEEPEST)
 
+    @property
+    def age_unit(self) -> Literal["hours", "events"]:
+        """What ages are measured in: hours, or events if it does not see real time."""
+        return "hours" if self.real_time else "events"
+
     def half_lives(self, rates: Tensor) -> Tensor:
-        """Age in hours at which a head of this exponent weighs an event half as much as a new one.
+        """Age in hours (or events) at which a head of this exponent weighs an event half as much as a new one.
 
         Examples
         --------

@@ -25,8 +25,6 @@ class Heads:
 
     rates: Tensor
     """(K,) exponents."""
-    half_lives: Tensor
-    """(K,) hours."""
     gate: Tensor
     """(K,)."""
     weights: Tensor
@@ -113,6 +111,5 @@ def read(
         last_items=at_last(embedded, batch),
     )
     assert seen.weights is not None
-    rates = seen.rates[0, 0]
-    heads = Heads(rates, operator.half_lives(rates), seen.gate[0, 0], seen.weights[0])
+    heads = Heads(seen.rates[0, 0], seen.gate[0, 0], seen.weights[0])
     return Reading(codes, times, asked if on_request else int(times[-1]), seen.users[:, 0], states[0], heads)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from marsrec.data.moments import spell_duration
+from marsrec.data.moments import spell_age, spell_duration
 from marsrec.data.times import PER_SECOND
 from marsrec.models import title
+from marsrec.nn.mars import MARS
 from marsrec.nn.readouts.mars import Mars
 from marsrec.serve.answer_schemas import (
     Explanation,
@@ -66,9 +67,10 @@ def read_history(model: Model, reading: Reading) -> ReadHistory:
     """What a model made of a history."""
     readout = model.network.readout
     codes, times = reading.codes[-SHOWN_EVENTS:], reading.times[-SHOWN_EVENTS:]
-    heads, weights = reading.heads, None
-    if heads is not None:
-        weights = heads.weights[:, -SHOWN_EVENTS:].T.tolist()
+    told, weights = [], None
+    if reading.heads is not None and isinstance(readout, Mars):
+        told = _heads(readout.operator, reading.heads.rates, reading.heads.gate.tolist())
+        weights = reading.heads.weights[:, -SHOWN_EVENTS:].T.tolist()
     ages = ((reading.now - times) / PER_SECOND[model.recommender.unit]).tolist()
     seen = raw_items(model, codes.tolist()), item_titles(model, codes.tolist()), times, ages
     events = [
@@ -86,19 +88,18 @@ def read_history(model: Model, reading: Reading) -> ReadHistory:
         clock=readout.settings.clock if isinstance(readout, Mars) else None,
         now=reading.now,
         time_scale=readout.settings.time_scale if isinstance(readout, Mars) else None,
-        heads=[] if heads is None else _heads(heads.rates, heads.half_lives, heads.gate.tolist()),
+        heads=told,
         events=events,
         earlier=len(reading.codes) - len(codes),
     )
 
 
-def _heads(rates: torch.Tensor, hours: torch.Tensor, gates: Sequence[float | None]) -> list[Head]:
-    heads = []
-    for number, (rate, life, gate) in enumerate(zip(rates.tolist(), hours.tolist(), gates, strict=True), start=1):
-        seconds = 3600 * life
-        finite = seconds if math.isfinite(seconds) else None
-        half_life = spell_duration(seconds)
-        heads.append(Head(head=number, rate=rate, half_life_seconds=finite, half_life=half_life, gate=gate))
+def _heads(operator: MARS, rates: torch.Tensor, gates: Sequence[float | None]) -> list[Head]:
+    heads, lives = [], operator.half_lives(rates).tolist()
+    for number, (rate, life, gate) in enumerate(zip(rates.tolist(), lives, gates, strict=True), start=1):
+        seconds = 3600 * life if operator.real_time and math.isfinite(life) else None
+        half_life = spell_age(life, operator.age_unit)
+        heads.append(Head(head=number, rate=rate, half_life_seconds=seconds, half_life=half_life, gate=gate))
     return heads
 
 
@@ -121,7 +122,7 @@ def model_info(model: Model) -> ModelInfo:
     if isinstance(readout, Mars):
         with torch.no_grad():
             rates = readout.operator.base_rates()
-            heads = _heads(rates, readout.operator.half_lives(rates), [None] * len(rates))
+            heads = _heads(readout.operator, rates, [None] * len(rates))
     return ModelInfo(
         name=model.name,
         title=title(recommender.settings),

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-import numba
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from marsrec.compiled import kernel
 from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.log import Log
@@ -196,7 +196,7 @@ def maximum_likelihood(log: Log, truth: HawkesTruth, known: Known, *, rounds: in
     return recovery(np.log(2) / found[:count], strengths / strengths.sum())
 
 
-@numba.njit(cache=True)
+@kernel(parallel=False, exact=True)
 def _expected(
     offsets: Ints, hours: Floats, background: Floats, strengths: Floats, rates: Floats
 ) -> tuple[Floats, Floats, Floats]:
@@ -280,19 +280,13 @@ def learn(log: Log, *, time_scale: TimeScale, diversity: float, heads: int, epoc
     operator = readout.operator
     with torch.no_grad():
         untrained = MARS(1, heads, time_scale=time_scale, tau0=operator.tau0)
-        start = recovery(_lives(untrained.base_rates(), time_scale), np.full(heads, 1 / heads))
+        lives = operator.half_lives(untrained.base_rates().double())
+        start = recovery(lives.numpy(), np.full(heads, 1 / heads))
     rates, gates, divergence = read_heads(recommender)
     return Learned(
         start=start,
-        found=recovery(_lives(rates.median(0).values, time_scale), gates.double().mean(0).numpy()),
+        found=recovery(operator.half_lives(rates.double().median(0).values).numpy(), gates.double().mean(0).numpy()),
         divergence=divergence,
         ndcg=recommender.metrics["test"]["NDCG@10"],
         epochs=recommender.metrics["epochs"],
     )
-
-
-def _lives(rates: torch.Tensor, time_scale: TimeScale) -> Floats:
-    """Half-lives in hours; see `MARS.half_lives`, which does not bound them."""
-    exponents = rates.double().numpy()
-    lives: Floats = np.log(2) / exponents
-    return np.expm1(np.minimum(lives, np.log(FOREVER))) if time_scale == "log" else lives

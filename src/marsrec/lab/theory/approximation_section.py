@@ -1,0 +1,93 @@
+"""Proposition 1 on the page: which decays mixtures of exponentials come near to."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from marsrec.lab.page import Picture, Table, plot
+from marsrec.lab.theory.telling import Part, draw_line, listed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SMALL = 1e-3
+"""An error that counts as gone."""
+
+
+def tell(measured: Mapping[str, Any]) -> list[Part]:
+    """The section, from what was measured."""
+    counts, shapes = measured["counts"], measured["shapes"]
+    ends = {kind: {shape["name"]: shape[kind][-1]["error"] for shape in shapes} for kind in ("positive", "signed")}
+    fits = {kind: [name for name, error in errors.items() if error < SMALL] for kind, errors in ends.items()}
+    out = [shape for shape in shapes if shape["lower_bound"] > SMALL and not shape["jump"]]
+    alone = [shape["name"] for shape in out if shape["positive"][0]["error"] < 1.01 * shape["lower_bound"]]
+    jumps = [shape for shape in shapes if shape["jump"]]
+    heaviest = max((mixture["total"], shape["name"]) for shape in shapes for mixture in shape["signed"])
+    parts: list[Part] = [
+        "## Proposition 1: approximation",
+        "It says that mixtures of K exponentials come arbitrarily near to any non-increasing decay: in the text with "
+        "real weights that sum to 1, in the appendix with weights in [0, 1]. A gate that is a softmax has the latter.",
+        f"With K = {counts[-1]} and real weights, errors below {SMALL:g} were found for {listed(fits['signed'])}. "
+        f"With weights of at least 0, for {listed(fits['positive'])}.",
+    ]
+    if out:
+        bounds = ", ".join(f"{shape['lower_bound']:.3f} for {_the(shape['name'])}" for shape in out)
+        parts.append(
+            f"Weights of at least 0 cannot do better than an error of {bounds}, whatever K is: a bound from linear "
+            "programming duality, not from a search that gave up. Such mixtures are completely monotone (Bernstein), "
+            "and these shapes are not. The appendix's proposition is therefore false for them."
+            + (f" For {listed(alone)} one head already is as good as any number of them." if alone else "")
+        )
+    for shape in jumps:
+        least = min(mixture["error"] for kind in ("positive", "signed") for mixture in shape[kind])
+        parts.append(
+            f"At a jump from 1 to 0 a continuous function is wrong by at least 1/2 on one side of it, so that neither "
+            f"version holds for {_the(shape['name'])}; the smallest error that was found is {least:.3f}."
+        )
+    parts.append(
+        f"Real weights cancel each other: Σ|α| goes up to {heaviest[0]:,.0f} ({heaviest[1]}), with no weight beyond "
+        f"±{measured['largest']:g} allowed. Figures for a given K are the best that was found, an upper bound of the "
+        "best there is."
+    )
+    rows = [
+        [
+            f"{shape['name']}: {shape['formula']}",
+            "yes" if shape["completely_monotone"] else "no",
+            kind,
+            *(f"{mixture['error']:.1e}" for mixture in shape[kind]),
+            f"{shape[kind][-1]['total']:.1f}",
+            f"{shape['lower_bound']:.3f}" if kind == "positive" else "",
+        ]
+        for shape in shapes
+        for kind in ("positive", "signed")
+    ]
+    columns = ["decay on [0, 1]", "completely monotone", "weights", *(f"K = {k}" for k in counts)]
+    columns += [f"Σ abs α at {counts[-1]}", "bound for all K"]
+    caption = "Largest error on [0, 1] of the best mixture that was found."
+    return [
+        *parts,
+        Table(columns, rows, caption),
+        Picture(
+            "theory-approximation",
+            "Largest error against the number of heads: weights of at least 0 on the left, real weights on the right.",
+            lambda: _draw_errors(counts, shapes),
+        ),
+    ]
+
+
+def _draw_errors(counts: Sequence[int], shapes: Sequence[Mapping[str, Any]]) -> "Figure":
+    figure, axes = plot(2, height=4.2, share_y=True)
+    titles = {"positive": "weights ≥ 0 (appendix)", "signed": "real weights (text)"}
+    for axis, kind in zip(axes, titles, strict=True):
+        for index, shape in enumerate(shapes):
+            errors = [mixture["error"] for mixture in shape[kind]]
+            draw_line(axis, index, counts, errors, shape["name"])
+        axis.set(title=titles[kind], xlabel="number K of exponentials", xscale="log", yscale="log")
+        axis.set_xticks(counts, [str(count) for count in counts])
+        axis.minorticks_off()
+    axes[0].set_ylabel("largest error")
+    axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def _the(name: str) -> str:
+    return f"the {name}"
