@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +13,8 @@ import numpy as np
 import polars as pl
 from polars.exceptions import PolarsError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as dumped
 
 from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
@@ -52,13 +55,23 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         "log_end": recommender.log_end,
     }
     with atomic_folder(folder, marker=CONFIG) as target:
-        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, target / WEIGHTS)
-        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+        # Not save_file: the file would be its owner's alone, and another user may be the one who serves.
+        (target / WEIGHTS).write_bytes(
+            dumped({name: value.contiguous() for name, value in network.state_dict().items()})
+        )
         (target / METRICS).write_text(json.dumps(recommender.metrics, indent=2) + "\n")
         items = recommender.item_ids.frame("item").with_columns(count=recommender.item_counts[1:])
         items.write_parquet(target / ITEMS)
         if histories and recommender.histories is not None:
             recommender.histories.save(target / HISTORIES)
+        files = sorted(file for file in target.rglob("*") if file.is_file())
+        config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
+        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "blake2b").hexdigest()[:32]
 
 
 def load(kind: type[R], folder: Path, device: str) -> R:
@@ -89,11 +102,29 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
         return None
 
 
+def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise if a file is not what was saved."""
+    for name, digest in digests.items():
+        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        if not inside or not (folder / name).is_file() or _digest(folder / name) != digest:
+            raise DataError(f"{folder / name}: is not what was saved. Copy the folder anew, or fit and save it anew.")
+
+
+def _missing(folder: Path) -> DataError:
+    if (started := folder.with_name(f"{folder.name}.training")).exists():
+        return DataError(f"{folder}: its training was not finished ({started}); go on with fit and --resume.")
+    near = sorted(str(place.parent) for place in folder.parent.glob(f"{folder.name}*/{CONFIG}"))
+    return DataError(
+        f"{folder}: there is no such folder." + (f" Did you mean {' or '.join(near[:3])}?" if near else "")
+    )
+
+
 def _read(kind: type[R], folder: Path, device: str) -> R:
     try:
         config = json.loads((folder / CONFIG).read_text())
         if config["format"] != FORMAT:
             raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
+        _check_files(folder, config.get("files", {}))
         recommender = kind(**config["made"], training=TrainingSettings.model_validate(config["training"]))
         recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
         recommender.settings = ModelSettings.model_validate(config["model"])
@@ -108,10 +139,8 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
     except MarsrecError:
         raise
     except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
-        if (started := folder.with_name(f"{folder.name}.training")).exists() and not folder.exists():
-            raise DataError(
-                f"{folder}: its training was not finished ({started}); go on with fit and --resume."
-            ) from None
+        if not folder.exists():
+            raise _missing(folder) from None
         reason = str(error).splitlines()[0]
         raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
     recommender.network = network.to(device).eval()

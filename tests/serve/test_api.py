@@ -138,6 +138,27 @@ def test_at_now_by_default_where_the_server_is_told_so(folders: dict[str, Path],
     assert client.get("/v1/users/u3/recommendations").json()["at"] > START
     client.post("/v1/users/u3/events", json={"events": [{"item": "i1", "time": "2099-01-01"}]})
     assert client.get("/v1/users/u3/recommendations").json()["at"] == 4_070_908_800
+    # A clock that is ahead harms nobody: the present is not before the latest event.
+    assert client.get("/v1/users/u3/recommendations?at=now").json()["at"] == 4_070_908_800
+    assert client.get("/v1/model").json()["at"] == "now"
+
+
+def test_events_are_forgotten(folders: dict[str, Path], start: Start) -> None:
+    client = start(folders["mars-t"])
+    before = client.get("/v1/users/u3").json()
+    wrong = {"item": "i1", "time": "2031-01-01T00:00:00Z"}
+    client.post("/v1/users/u3/events", json={"events": [wrong, {"item": "i2", "time": START + 0.5}]})
+    assert client.get("/v1/users/u3").json()["events"] == before["events"] + 2
+    address = "/v1/users/u3/events"
+    assert client.delete(address, params=wrong).json() == {"removed": 1}
+    assert client.delete(address, params=wrong).json() == {"removed": 0}
+    assert client.get("/v1/users/u3").json()["history"][-1]["time"] == START  # the whole part of a time counts
+    assert client.delete(address).json() == {"removed": 1}
+    assert client.get("/v1/users/u3").json() == before  # what was saved with the model stays
+    client.post("/v1/users/zoe/events", json={"events": [wrong]})
+    assert client.delete("/v1/users/zoe/events").json() == {"removed": 1}
+    assert client.get("/v1/users/zoe").status_code == 404
+    assert client.get("/v1/users?search=zoe").json()["users"] == []
 
 
 def test_users_and_items_are_found(folders: dict[str, Path], start: Start) -> None:

@@ -54,7 +54,7 @@ BODIES: list[tuple[int, Any]] = [  # to /v1/recommend
     (422, {"history": [{"item": -(2**63) - 1, "time": START}]}),
     (422, {"history": [{"item": "i1", "time": None}]}),
     (422, {"history": [{"item": "i1", "time": -1}]}),
-    (422, {"history": [{"item": "i1", "time": 1.5}]}),
+    (422, {"history": [{"item": "i1", "time": -1.5}]}),
     (422, {"history": [{"item": "i1", "time": True}]}),
     (422, {"history": [{"item": "i1", "time": 2**63}]}),
     (422, {"history": [{"item": "i1", "time": START * 1000}]}),
@@ -165,7 +165,12 @@ ADDRESSES = [
     (422, "GET", "/v1/users/u1?at=soon"),
     (422, "GET", "/v1/users/u1?at="),
     (422, "GET", "/v1/users/u1?at=5"),
-    (422, "GET", "/v1/users/late?at=now"),
+    (422, "GET", "/v1/users/late?at=2026-01-01"),
+    (422, "DELETE", "/v1/users/u1/events?item=i1"),
+    (422, "DELETE", "/v1/users/u1/events?time=5"),
+    (422, "DELETE", "/v1/users/u1/events?item=i1&time=soon"),
+    (422, "DELETE", "/v1/users/u1/events?item=&time=5"),
+    (405, "DELETE", "/v1/users"),
     (422, "GET", "/v1/users/u1?unknown=1"),
     (422, "GET", "/v1/users/u1/recommendations?k=0"),
     (422, "GET", "/v1/users/u1/recommendations?k=1001"),
@@ -232,6 +237,13 @@ def test_there_are_a_hundred() -> None:
 def test_messages_name_the_place(client: TestClient) -> None:
     answer = client.post("/v1/recommend", json={"history": [GOOD, {"item": "i1", "time": START, "mood": 1}]})
     assert answer.json()["error"]["message"] == "body.history.1.mood: Extra inputs are not permitted"
+    answer = client.post("/v1/recommend", json={"history": [{"item": "i1", "time": []}]})
+    assert answer.json()["error"]["message"] == (
+        "body.history.0.time: Input should be a valid integer, or Input should be a valid number, "
+        "or Input should be a valid string"
+    )
+    answer = client.post("/v1/recommend", content=b'{"history": []}')
+    assert "with Content-Type: application/json" in answer.json()["error"]["remedy"]
     answer = client.get("/v1/users/u1?at=2020-99-99")
     assert "an ISO date such as 2014-03-01T12:00" in answer.json()["error"]["message"]
 

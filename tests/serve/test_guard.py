@@ -61,11 +61,20 @@ def test_all_but_health_and_page_want_the_token(folders: dict[str, Path], start:
 def test_pages_of_other_sites_cannot_ask_a_server_without_a_token(folders: dict[str, Path], start: Start) -> None:
     client = start(folders["mars-t"])
     foreign = ("evil.example.org", "", "evil]", "[evil]", "[::1", "[::2]:80", "127.0.0.1.evil.org", "localhost@evil")
-    for headers in (*({"Host": host} for host in foreign), {"Sec-Fetch-Site": "cross-site"}):
+    others = (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},  # another port of this machine
+        {"Origin": "http://localhost:9911"},
+        {"Origin": "https://localhost"},
+        {"Origin": "null"},
+    )
+    for headers in (*({"Host": host} for host in foreign), *others):
         answer = client.get("/v1/model", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign")
     for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "[::1]", "127.0.0.1", "127.0.0.2:8000", "LocalHost"):
         assert client.get("/v1/model", headers={"Host": host}).status_code == 200
+        own = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert client.get("/v1/model", headers=own).status_code == 200
 
 
 def test_a_body_that_is_too_large_is_refused(folders: dict[str, Path], start: Start) -> None:

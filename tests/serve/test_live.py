@@ -11,9 +11,9 @@ from tests.serve.conftest import LOG, START
 
 from marsrec import Recommender
 from marsrec.serve.answers import answer
-from marsrec.serve.jobs import Answer, Asked, Model
+from marsrec.serve.jobs import Answer, Asked, Model, UnknownUserError
 from marsrec.serve.live import OVERHEAD, Sessions
-from marsrec.serve.store import Event, Store
+from marsrec.serve.store import Event, Removal, Store
 
 
 @pytest.fixture(params=["mars-t", "mars-m", "gru4rec"])
@@ -70,7 +70,7 @@ def test_random_interleavings_equal_a_full_recomputation(recommender: Recommende
         else:
             item, time = LOG.filter(user="u1").row(int(rng.integers(10)))[1:]
             event = Event(item, time)  # for u1 an event that was saved with the model
-        store.add([(user, [event])])
+        store.write([(user, [event])])
         arrived[user].append(event)
         if rng.random() < 0.6:
             continue
@@ -95,7 +95,7 @@ def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: R
     model = made(recommender, store)
 
     def built_after(*events: Event) -> int:
-        store.add([("ann", events)])
+        store.write([("ann", events)])
         one(Asked(model, user="ann"))
         return model.sessions.built
 
@@ -109,7 +109,7 @@ def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: R
 
 def test_a_store_that_was_put_back_makes_sessions_anew(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
-    store.add([("ann", [Event("i1", START), Event("i2", START + 5)]), ("bob", [Event("i1", START)])])
+    store.write([("ann", [Event("i1", START), Event("i2", START + 5)]), ("bob", [Event("i1", START)])])
     one(Asked(model, user="ann"))
     with store.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM marsrec_events WHERE item = 'i2'"))
@@ -119,9 +119,33 @@ def test_a_store_that_was_put_back_makes_sessions_anew(recommender: Recommender,
     assert model.sessions.built == 3
 
 
+def test_a_removed_event_makes_sessions_anew(recommender: Recommender, store: Store) -> None:
+    servers = made(recommender, store), made(recommender, store)
+    tea, milk, later = Event("i1", START), Event("i2", START + 5), Event("i3", START + 9)
+    store.write([("ann", [tea, milk]), ("bob", [tea, later])])
+    for server in servers:
+        one(Asked(server, user="ann"))
+    # As many events as before, but others: the number alone would not tell it.
+    store.write([("ann", Removal(milk)), ("ann", [later])])
+    for server in servers:
+        alike = [one(Asked(server, user=user, mask_seen=False)) for user in ("ann", "bob")]
+        assert alike[0].codes == alike[1].codes
+        np.testing.assert_allclose(*(answer.scores for answer in alike), atol=1e-5)
+    store.write([("ann", Removal())])
+    (outcome,) = answer([Asked(servers[0], user="ann")])
+    assert isinstance(outcome, UnknownUserError)
+    store.write([("u1", [later])])
+    one(Asked(servers[0], user="u1"))
+    store.write([("u1", Removal())])
+    saved = one(Asked(servers[0], user="u1", since=recommender.log_end, mask_seen=False))
+    np.testing.assert_allclose(
+        saved.scores, recommender.start("u1").recommend(k=10, mask_seen=False)["score"], atol=2e-4
+    )
+
+
 def test_a_number_of_events_that_are_not_there_is_no_error(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
-    store.add([("ann", [Event("i1", START)])])
+    store.write([("ann", [Event("i1", START)])])
     before = one(Asked(model, user="ann"))
     with store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE marsrec_users SET events = 2"))
@@ -163,7 +187,7 @@ def test_small_sessions_count_with_their_overhead(recommender: Recommender, stor
 def test_unknown_items_count_as_soon_as_a_model_knows_them(
     recommender: Recommender, store: Store, tmp_path: Path
 ) -> None:
-    store.add([("ann", [Event("i1", START), Event("i7", START + 1)])])
+    store.write([("ann", [Event("i1", START), Event("i7", START + 1)])])
     older = Recommender.load(_without(recommender, "i7", tmp_path / "older"))
     before = one(Asked(made(older, store), user="ann", k=0, explain=True))
     assert before.history is not None
@@ -190,7 +214,7 @@ def _without(recommender: Recommender, item: str, folder: Path) -> Path:
 def test_explained_scores_are_those_of_the_session_and_split_exactly(recommender: Recommender, store: Store) -> None:
     """Also for histories that are longer than the model's length, which a recurrent model's session folds."""
     model = made(recommender, store)
-    store.add([("ann", [Event(f"i{number % 20}", START + 5000 * number) for number in range(30)])])
+    store.write([("ann", [Event(f"i{number % 20}", START + 5000 * number) for number in range(30)])])
     for at in (None, START + 10**6):
         live = one(Asked(model, user="ann", k=5, at=at, mask_seen=False))
         explained = one(Asked(model, user="ann", k=5, at=at, mask_seen=False, explain=True))
@@ -210,7 +234,7 @@ def test_explained_scores_are_those_of_the_session_and_split_exactly(recommender
 def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
     rng = np.random.default_rng(1)
-    store.add([("ann", [Event("i3", START)])])
+    store.write([("ann", [Event("i3", START)])])
     jobs = [Asked(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
     for length in (1, 0, 9, 3):
         codes, times = rng.integers(1, 21, length), START + np.arange(length) * 1000

@@ -27,7 +27,10 @@ Start = Callable[..., TestClient]
 
 @pytest.fixture
 def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
+    """A model without checksums, as one who means harm would write them to fit."""
+    made = Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
+    config(files={})(made)
+    return made
 
 
 def cut(name: str) -> Callable[[Path], object]:
@@ -104,6 +107,38 @@ def test_a_damaged_folder_is_refused_and_the_old_model_stays(folder: Path, start
     assert client.get("/v1/users/u1/recommendations").json() == before
     assert client.get("/readyz").status_code == 200
     assert 'marsrec_reloads_total{outcome="refused"} 1.0' in client.get("/metrics").text
+
+
+def test_any_changed_byte_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    files = json.loads((folders["mars-t"] / "config.json").read_text())["files"]
+    assert {"model.safetensors", "items.parquet", "metrics.json", "histories/items.npy"} <= set(files)
+    for number, name in enumerate(files):
+        bad = Path(shutil.copytree(folders["mars-t"], tmp_path / f"bad{number}"))
+        content = bytearray((bad / name).read_bytes())
+        content[rng.integers(len(content))] ^= 1
+        (bad / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{name}: is not what was saved"):
+            Recommender.load(bad)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../model/metrics.json", "missing"])
+def test_checksums_are_of_files_in_the_folder(folder: Path, name: str) -> None:
+    config(files={name: "0" * 32})(folder)
+    with pytest.raises(DataError, match="is not what was saved"):
+        Recommender.load(folder)
+
+
+def test_others_may_read_what_is_saved(folder: Path) -> None:
+    modes = {file.stat().st_mode & 0o777 for file in folder.rglob("*") if file.is_file()}
+    assert len(modes) == 1  # as the umask says, and no file for its owner alone
+
+
+def test_a_folder_that_is_not_there_is_called_so(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"mod: there is no such folder. Did you mean .*model\?"):
+        Recommender.load(folder.with_name("mod"))
+    with pytest.raises(DataError, match=r"other: there is no such folder\.$"):
+        Recommender.load(folder.with_name("other"))
 
 
 def test_bytes_changed_at_random_are_refused_or_answered(folder: Path, tmp_path: Path) -> None:

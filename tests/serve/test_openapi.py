@@ -21,6 +21,7 @@ from marsrec.serve.settings import ServeSettings
 
 CASES = int(os.environ.get("MARSREC_TEST_CASES", "24"))
 OPERATIONS = [
+    "DELETE /v1/users/{user}/events",
     "GET /healthz",
     "GET /metrics",
     "GET /readyz",

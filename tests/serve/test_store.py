@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from marsrec.errors import DataError, SettingsError
-from marsrec.serve.store import Event, FullError, Store
+from marsrec.serve.store import Event, FullError, Removal, Store
 
 Open = Callable[..., Store]
 
@@ -55,21 +55,49 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 def test_events_are_kept_once_in_the_order_in_which_they_came(opened: Open) -> None:
     store = opened()
     tea, milk, early = Event("tea", 20), Event("milk", 20), Event("tea", 10)
-    assert store.add([("ann", [tea, milk, tea]), ("bob", [tea])]) == [2, 1]
-    assert store.add([("ann", [tea, early]), ("ann", [early, milk])]) == [1, 0]
+    assert store.write([("ann", [tea, milk, tea]), ("bob", [tea])]) == [2, 1]
+    assert store.write([("ann", [tea, early]), ("ann", [early, milk])]) == [1, 0]
     assert store.events("ann") == [tea, milk, early]
     assert store.events("ann", after=2) == [early]
-    assert store.versions(["ann", "bob", "eve"]) == {"ann": 3, "bob": 1}
+    assert counts(store, "ann", "bob", "eve") == {"ann": 3, "bob": 1}
+    assert store.count() == 4
     store.check()
-    assert store.add([("ann", [])]) == [0]
+    assert store.write([("ann", [])]) == [0]
     assert opened().events("ann") == [tea, milk, early]  # who opens it later finds the same
+
+
+def counts(store: Store, *users: str) -> dict[str, int]:
+    return {user: events for user, (_, events) in store.versions(users).items()}
+
+
+def test_removed_events_are_gone_and_a_new_epoch_tells_it(opened: Open) -> None:
+    store = opened()
+    tea, milk, soap = Event("tea", 20), Event("milk", 20), Event("soap", 30)
+    store.write([("ann", [tea, milk, soap]), ("bob", [tea])])
+    before = store.versions(["ann", "bob"])
+    assert store.write([("ann", Removal(Event("tea", 21))), ("eve", Removal())]) == [0, 0]
+    assert store.versions(["ann", "bob"]) == before  # nothing happened
+    assert store.write([("ann", Removal(milk)), ("ann", Removal(milk))]) == [1, 0]
+    after = store.versions(["ann", "bob"])
+    assert after["bob"] == before["bob"]
+    assert after["ann"][0] != before["ann"][0]
+    assert store.events("ann") == [tea, soap]
+    assert store.write([("ann", [milk])]) == [1]  # in one epoch numbers go on
+    assert store.versions(["ann"])["ann"] == (after["ann"][0], 3)
+    assert store.events("ann", after=2) == [milk]
+    assert store.write([("ann", Removal()), ("bob", [milk]), ("ann", [soap])]) == [3, 1, 1]
+    assert store.events("ann") == [soap]
+    assert store.versions(["ann"])["ann"][0] not in (before["ann"][0], after["ann"][0])
+    store.write([("ann", Removal())])
+    assert store.search("ann", 10) == []  # not even the name stays
+    assert opened().events("bob") == [tea, milk]
 
 
 def test_any_text_is_an_id(opened: Open) -> None:
     store = opened()
     names = ["007", "7", " ", "a'b\"c", "%", "_", "日本", "😀", "x" * 200, "null", "a\\b"]
     for name in names:
-        assert store.add([(name, [Event(name, 2**62)])]) == [1]
+        assert store.write([(name, [Event(name, 2**62)])]) == [1]
     for name in names:
         assert store.events(name) == [Event(name, 2**62)]
     assert store.search("%", 10) == ["%"]
@@ -79,7 +107,7 @@ def test_any_text_is_an_id(opened: Open) -> None:
 
 def test_search_finds_beginnings_first_in_any_case(opened: Open) -> None:
     store = opened()
-    store.add([(name, [Event("tea", 1)]) for name in ("joann", "Anna", "bob", "ANN")])
+    store.write([(name, [Event("tea", 1)]) for name in ("joann", "Anna", "bob", "ANN")])
     assert store.search("ann", 10) == ["ANN", "Anna", "joann"]
     assert store.search("ann", 2) == ["ANN", "Anna"]
     assert len(store.search("", 10)) == 4
@@ -87,12 +115,12 @@ def test_search_finds_beginnings_first_in_any_case(opened: Open) -> None:
 
 def test_a_user_has_a_limit_and_others_are_not_touched_by_it(opened: Open) -> None:
     store = opened(user_events=3)
-    full, fine = store.add([("ann", [Event("tea", time) for time in range(4)]), ("bob", [Event("tea", 1)])])
+    full, fine = store.write([("ann", [Event("tea", time) for time in range(4)]), ("bob", [Event("tea", 1)])])
     assert isinstance(full, FullError)
     assert fine == 1
     assert store.events("ann") == []
-    assert store.add([("ann", [Event("tea", time) for time in range(3)])]) == [3]
-    assert store.add([("ann", [Event("tea", 0)])]) == [0]  # nothing new is no more
+    assert store.write([("ann", [Event("tea", time) for time in range(3)])]) == [3]
+    assert store.write([("ann", [Event("tea", 0)])]) == [0]  # nothing new is no more
 
 
 def test_writers_at_the_same_time_lose_and_double_nothing(opened: Open) -> None:
@@ -108,7 +136,7 @@ def test_writers_at_the_same_time_lose_and_double_nothing(opened: Open) -> None:
             for number in range(len(events)):
                 event = events[(number + shift) % len(events)]
                 users = ["ann", "bob"] if shift % 2 else ["bob", "ann"]
-                new.extend(outcome for outcome in store.add([(user, [event]) for user in users]))
+                new.extend(outcome for outcome in store.write([(user, [event]) for user in users]))
         except BaseException as error:
             failures.append(error)
 
@@ -155,7 +183,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "note.db").write_text("this is not a database, it is a note of some length" * 30)
     with pytest.raises(DataError, match=r"note.db: not an event store that can be opened \(file is not a database"):
         Store(f"sqlite:///{tmp_path / 'note.db'}", "s")
-    with pytest.raises(DataError, match="unable to open database file"):
+    with pytest.raises(DataError, match="nowhere: there is no such folder for the event store"):
         Store(f"sqlite:///{tmp_path / 'nowhere' / 'events.db'}", "s")
     with pytest.raises(DataError, match=r"tester:\*\*\*@127.0.0.1:1/events: not an event store that can be opened"):
         Store("postgresql://tester:secret@127.0.0.1:1/events", "s")
@@ -176,7 +204,7 @@ def test_a_database_that_goes_silent_is_given_up(opened: Open, monkeypatch: pyte
     if store.engine.dialect.name == "sqlite":
         pytest.skip("SQLite is no server")
     monkeypatch.setattr("marsrec.serve.postgres.SILENT_SECONDS", 0.3)
-    store.add([("ann", [Event("tea", 1)])])
+    store.write([("ann", [Event("tea", 1)])])
     with store.engine.connect() as connection:
         backend = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         driver = connection.connection.dbapi_connection
@@ -187,12 +215,12 @@ def test_a_database_that_goes_silent_is_given_up(opened: Open, monkeypatch: pyte
     except (ProcessLookupError, PermissionError):
         pytest.skip("the database is not of this machine, or not ours")
     try:
-        assert store.versions(["ann"]) == {"ann": 1}  # by a new connection
+        assert counts(store, "ann") == {"ann": 1}  # by a new connection
         with pytest.raises(sa.exc.OperationalError, match="the database is silent"):
             _stopped(store)
     finally:
         os.kill(backend, signal.SIGCONT)
-    assert store.versions(["ann"]) == {"ann": 1}
+    assert counts(store, "ann") == {"ann": 1}
 
 
 def _stopped(store: Store) -> None:

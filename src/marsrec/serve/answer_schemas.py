@@ -24,6 +24,12 @@ class Posted(Told):
     """How many are of items that the default model does not know. They count as soon as a model does."""
 
 
+class Removed(Told):
+    """How many stored events were forgotten."""
+
+    removed: int
+
+
 class ReadEvent(Told):
     """An event as the model saw it."""
 
@@ -130,6 +136,7 @@ class UserEvent(Told):
     """An event of a user."""
 
     item: RawId
+    title: str | None
     time: int
     known: bool
     """Whether the model knows the item."""
@@ -253,6 +260,8 @@ class ModelAnswer(Told):
     """The model that was asked for, and the names of all."""
 
     model: ModelInfo
+    at: Literal["now", "end of the log"]
+    """When requests that name no moment are made, unless the latest event is later."""
     models: list[str]
 
 

@@ -1,6 +1,6 @@
 """The addresses of the service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -16,6 +16,7 @@ from marsrec.serve.live import as_raw, as_text, encode
 from marsrec.serve.refusals import RefusalError, documented
 from marsrec.serve.rendering import item_titles, model_info, raw_items, read_history, recommended, user_events
 from marsrec.serve.service import Service
+from marsrec.serve.store import Event, Removal
 
 api = APIRouter(prefix="/v1")
 state = APIRouter()
@@ -44,13 +45,12 @@ async def recommend(
 
     def jobs() -> tuple[list[tuple[Asked, int]], int]:
         candidates, unknown = running.candidates(model, body.candidates)
-        at = None if body.at is None else running.moment(body.at)
         asked = [
             running.asked(
                 model,
                 running.events(history),
                 k=body.k,
-                at=at,
+                at=body.at,
                 mask_seen=body.mask_seen,
                 candidates=candidates,
                 explain=body.explain,
@@ -105,16 +105,32 @@ async def post_events(running: Running, user: Text, body: schemas.Events) -> tol
     return told.Posted(received=len(events), new=new, unknown_items=int((codes == 0).sum()))
 
 
+@api.delete("/users/{user:path}/events", responses=documented(404), tags=["users"])
+async def remove_events(running: Running, user: Text, query: Annotated[schemas.RemovalQuery, Query()]) -> told.Removed:
+    """Forget one stored event of a user, or all of them. What was saved with a model stays until it is fitted anew."""
+    if (query.item is None) != (query.time is None):
+        raise RefusalError(
+            422, "invalid", "An event is an item and a time.", "Give both, or neither to forget all stored events."
+        )
+    event = None
+    if query.item is not None and query.time is not None:
+        event = Event(as_text(query.item, running.models.get().recommender.item_ids), running.moment(query.time))
+    (removed,) = await running.writes.ask([(as_text(user, running.user_ids), Removal(event))])
+    return told.Removed(removed=removed)
+
+
 @api.get("/users", tags=["users"], responses=documented(404))
 async def find_users(running: Running, query: Annotated[schemas.SearchQuery, Query()]) -> told.Users:
     """Find users, of the model's log and of the store, by a part of their id."""
     model = running.model(query.model)
     needle = query.search.lower()
 
-    def look() -> tuple[list[str], dict[str, int]]:
+    def look() -> tuple[list[str], Mapping[str, object]]:
         stored = running.store.search(query.search, query.limit)
         saved = model.users.find(query.search, query.limit)["id"].to_list()
-        texts = sorted(dict.fromkeys([*map(str, saved), *stored]), key=lambda text: not text.lower().startswith(needle))
+        texts = sorted(
+            {*map(str, saved), *stored}, key=lambda text: (not text.lower().startswith(needle), len(text), text)
+        )
         return texts[: query.limit], running.store.versions(texts[: query.limit])
 
     texts, kept = await running.search(look)
@@ -140,12 +156,13 @@ async def recommend_to_user(
     _check_explained(query.explain, query.k)
     model = running.model(query.model)
     text = as_text(user, running.user_ids)
+    at, since = running.when(model, query.at)
     job = Asked(
         model,
         user=text,
         k=query.k,
-        at=None if query.at is None else running.moment(query.at),
-        since=running.since(model),
+        at=at,
+        since=since,
         mask_seen=query.mask_seen,
         explain=query.explain,
     )
@@ -166,9 +183,9 @@ async def recommend_to_user(
 async def get_user(running: Running, user: Text, query: Annotated[schemas.UserQuery, Query()]) -> told.User:
     """A user's history, and what the model made of it: time scales, gate, and the weights of each event."""
     model = running.model(query.model)
-    at = None if query.at is None else running.moment(query.at)
+    at, since = running.when(model, query.at)
     text = as_text(user, running.user_ids)
-    job = Asked(model, user=text, k=0, at=at, since=running.since(model), explain=True)
+    job = Asked(model, user=text, k=0, at=at, since=since, explain=True)
     (answer,) = await running.users.ask([job])
     assert answer.history is not None
     return told.User(
@@ -213,7 +230,11 @@ async def similar_items(
 @api.get("/model", responses=documented(404), tags=["model"])
 async def get_model(running: Running, query: Annotated[schemas.ModelQuery, Query()]) -> told.ModelAnswer:
     """A model: its recipe, its metrics, its time scales, and the data that it was fitted on."""
-    return told.ModelAnswer(model=model_info(running.model(query.model)), models=running.models.names)
+    return told.ModelAnswer(
+        model=model_info(running.model(query.model)),
+        at="end of the log" if running.settings.at is None else "now",
+        models=running.models.names,
+    )
 
 
 @api.post("/model/reload", responses=documented(404, 409), tags=["model"])

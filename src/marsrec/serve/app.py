@@ -75,12 +75,10 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
 
     async def reload() -> None:
         try:
-            names = await run_in_threadpool(service.reload, None)
-            show.note(f"Loaded anew: {', '.join(names)}.")
+            await run_in_threadpool(service.reload, None)
         except Exception as error:
             if not isinstance(error, MarsrecError):
                 log.error("a reload failed", exc_info=error)
-            show.note(f"The models stay as they are: {error}")
 
     def hung_up() -> None:
         task = loop.create_task(reload())
@@ -116,6 +114,8 @@ def serve(settings: ServeSettings) -> None:
         limit_concurrency=2 * settings.requests + 64,  # of connections, so that our own refusals come first
     )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    service: Service = config.app.state.service  # type: ignore[union-attr]
+    show.note(f"Models: {', '.join(service.models.names)}. Events in {service.store.place}: {service.store.count():,}.")
     show.note(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
     with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
         uvicorn.Server(config).run(sockets=[listener])

@@ -3,7 +3,7 @@
 A user's history is what was saved with the model, and on top of it what the store has, in order of time; of equal times
 the saved events come first, then the stored ones as they arrived. A session that has taken in the stored events up to
 some number reads on from there. So an event costs the same however long the history is, and it does not matter which
-process has written it. An event that belongs further back makes the session be built anew.
+process has written it. An event that belongs further back, or was removed, makes the session be built anew.
 """
 
 import re
@@ -19,11 +19,13 @@ from sqlalchemy.exc import OperationalError
 
 from marsrec.data.histories import Vocabulary
 from marsrec.recommender import Recommender
-from marsrec.serve.store import Event, Store
+from marsrec.serve.store import Event, Store, Version
 from marsrec.session import Session
 
 OVERHEAD = 4096
 """Bytes that a live session takes beside its numbers: objects of Python and torch, and its place in the table."""
+NOTHING: Version = (0, 0)
+"""The version of a user of whom the store has nothing."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -69,8 +71,8 @@ class History:
 @dataclass
 class _Live:
     session: Session
-    version: int
-    """How many events of the store the session has seen, those of unknown items included."""
+    version: Version
+    """Which events of the store the session has seen, those of unknown items included."""
 
 
 class Sessions:
@@ -111,8 +113,8 @@ class Sessions:
         versions = self.store.versions(wanted)
         found: dict[str, Session | Exception] = {}
         for user in wanted:
-            version = versions.get(user, 0)
-            if version == 0 and not self._is_saved(user):
+            version = versions.get(user, NOTHING)
+            if version == NOTHING and not self._is_saved(user):
                 continue
             try:
                 found[user] = self._as_of(user, version)
@@ -122,11 +124,14 @@ class Sessions:
                 found[user] = error
         return found
 
-    def _as_of(self, user: str, version: int) -> Session:
+    def _as_of(self, user: str, version: Version) -> Session:
         live = self._live.pop(user, None)  # what fails half way is not kept
-        if live is not None and version < live.version:
-            live = None  # the store has fewer events than before: an older copy of it was put back
-        live = self._build(user) if live is None else self._catch_up(user, live, version)
+        (epoch, count), (seen_epoch, seen) = version, NOTHING if live is None else live.version
+        # A user without stored events has no epoch. Fewer events than before: an older copy of the store was put back.
+        if live is not None and (epoch == seen_epoch or seen == 0) and count >= seen:
+            live = self._catch_up(user, live, version)
+        else:
+            live = self._build(user, epoch)
         self._live[user] = live
         while len(self._live) > self.most:
             self._live.popitem(last=False)
@@ -150,19 +155,20 @@ class Sessions:
         from_store = order >= len(base)
         return History([items[place] for place in order], all_codes[order], all_times[order], from_store)
 
-    def _build(self, user: str) -> _Live:
+    def _build(self, user: str, epoch: int) -> _Live:
         stored = self.store.events(user)
         history = self._history(user, stored)
         session = self.recommender.start()
         if history is not None:
             session.extend(*history.known())
         self.built += 1
-        return _Live(session, len(stored))
+        return _Live(session, (epoch, len(stored)))
 
-    def _catch_up(self, user: str, live: _Live, version: int) -> _Live:
+    def _catch_up(self, user: str, live: _Live, version: Version) -> _Live:
         if version == live.version:
             return live
-        events = self.store.events(user, after=live.version)
+        (epoch, _), (_, seen) = version, live.version
+        events = self.store.events(user, after=seen)
         base, base_times = self._saved(user)
         codes = encode([event.item for event in events], self.recommender.item_ids)
         times = np.array([event.time for event in events], dtype=np.int64)
@@ -170,10 +176,10 @@ class Sessions:
         known = np.array(new, dtype=bool)
         codes, times = codes[known], times[known]
         if len(times) and live.session.events and times.min() < live.session.latest:
-            return self._build(user)
+            return self._build(user, epoch)
         order = np.argsort(times, kind="stable")
         live.session.extend(codes[order], times[order])
-        return _Live(live.session, live.version + len(events))
+        return _Live(live.session, (epoch, seen + len(events)))
 
     def _is_saved(self, user: str) -> bool:
         return bool(encode([user], self.user_ids)[0])

@@ -19,6 +19,11 @@ from marsrec.serve.store import FullError
 
 log = logging.getLogger("marsrec.serve")
 
+_KINDS = ("constrained-int", "constrained-float", "constrained-str", "int", "float", "str")
+"""What pydantic calls the kinds that a field may be of, in the place of an error."""
+_NO_BODY = ("missing", "model_attributes_type")
+"""What pydantic calls it if there is no body, or one that is no object: also JSON that is not said to be JSON."""
+
 
 class ErrorDetail(BaseModel):
     """What went wrong."""
@@ -107,9 +112,19 @@ def _invalid(error: RequestValidationError) -> RefusalError:
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         return RefusalError(400, "not_json", "The body is not JSON.", "Send JSON with Content-Type: application/json.")
-    said = [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in problems[:5]]
-    more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-    return RefusalError(422, "invalid", "; ".join(said)[:2000] + more, "Correct these fields; /openapi.json tells all.")
+    if any(problem["loc"] == ("body",) and problem["type"] in _NO_BODY for problem in problems):
+        message = "The body is not what this address takes, or not said to be JSON."
+        remedy = "Send a JSON object as /openapi.json describes it, with Content-Type: application/json."
+        return RefusalError(422, "invalid", message, remedy)
+    said: dict[str, list[str]] = {}
+    for problem in problems:  # of a field that may be of several kinds, each kind has its own
+        place = ".".join(str(part) for part in problem["loc"] if part not in _KINDS)
+        said.setdefault(place, []).append(problem["msg"])
+    fields = [f"{place}: {', or '.join(dict.fromkeys(reasons))}" for place, reasons in list(said.items())[:5]]
+    more = f" (and {len(said) - 5} more)" if len(said) > 5 else ""
+    return RefusalError(
+        422, "invalid", "; ".join(fields)[:2000] + more, "Correct these fields; /openapi.json tells all."
+    )
 
 
 def _http(error: HTTPException) -> RefusalError:

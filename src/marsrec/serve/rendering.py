@@ -107,9 +107,15 @@ def user_events(model: Model, history: History) -> list[UserEvent]:
     """The latest events of a user."""
     latest = slice(-SHOWN_EVENTS, None)
     columns = history.items[latest], history.times[latest], history.codes[latest], history.stored[latest]
-    item_ids = model.recommender.item_ids
+    item_ids, titles = model.recommender.item_ids, model.recommender.item_ids.titles
     return [
-        UserEvent(item=as_raw(item, item_ids), time=int(time), known=code > 0, stored=bool(stored))
+        UserEvent(
+            item=as_raw(item, item_ids),
+            title=titles[int(code) - 1] if code > 0 and titles is not None else None,
+            time=int(time),
+            known=code > 0,
+            stored=bool(stored),
+        )
         for item, time, code, stored in zip(*columns, strict=True)
     ]
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_K = 1_000
@@ -21,7 +21,11 @@ SHOWN_EVENTS = 200
 Text = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 """Ids as text have no control characters, which not every store takes."""
 Id = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)] | Annotated[StrictStr, Text]
-Moment = Annotated[StrictInt, Field(ge=0, lt=2**63)] | Annotated[StrictStr, Field(min_length=1, max_length=40)]
+Moment = (
+    Annotated[StrictInt, Field(ge=0, lt=2**63)]
+    | Annotated[StrictFloat, Field(ge=0, lt=2**63)]
+    | Annotated[StrictStr, Field(min_length=1, max_length=40)]
+)
 
 
 class Given(BaseModel):
@@ -36,7 +40,8 @@ class GivenEvent(Given):
     item: Id = Field(examples=["tea"])
     """Raw id of the item, as in the log that the model was fitted on."""
     time: Moment = Field(examples=["2026-01-31T12:00:00Z"])
-    """When: an integer in the model's unit (see `GET /v1/model`), or ISO 8601 text, in UTC unless it says otherwise."""
+    """When: a number in the model's unit (see `GET /v1/model`), of which the whole part counts, or ISO 8601 text, in
+    UTC unless it says otherwise."""
 
 
 class Events(Given):
@@ -93,6 +98,15 @@ class UserQuery(ModelQuery):
 
     at: str | None = Field(None, min_length=1, max_length=40)
     """The moment of the request: a number in the model's unit, ISO 8601 text, or "now"."""
+
+
+class RemovalQuery(Given):
+    """Which stored events to forget; all if nothing is given."""
+
+    item: Annotated[str, Text] | None = None
+    """Item of one event."""
+    time: str | None = Field(None, min_length=1, max_length=40)
+    """Time of that event, as it was posted: a number in the model's unit, or ISO 8601 text."""
 
 
 class RecommendationsQuery(UserQuery):

@@ -15,7 +15,7 @@ class Index:
     ids : Vocabulary
         What is searched.
     counts : array, optional
-        Of what is found, the greatest come first.
+        Of what is found, the greatest come first; of equals the shorter ids, which puts numbers in order.
 
     Examples
     --------
@@ -31,7 +31,8 @@ class Index:
             said=pl.col("title").fill_null("").str.to_lowercase(),
             count=pl.lit(0) if counts is None else pl.Series(counts),
         )
-        self.table = table.sort("count", descending=True, maintain_order=True)
+        length = pl.col("spelled").str.len_chars()
+        self.table = table.sort("count", length, "spelled", descending=[True, False, False])
 
     def find(self, text: str, limit: int) -> pl.DataFrame:
         """Ids that have a text in them or in their titles: those that begin with it, by count; then the others."""

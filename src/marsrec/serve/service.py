@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from starlette.concurrency import run_in_threadpool
 
+from marsrec import show
 from marsrec.data.histories import Vocabulary
 from marsrec.data.moments import instant
 from marsrec.data.times import END_OF_TIME, PER_SECOND
@@ -21,7 +22,7 @@ from marsrec.serve.metrics import Metrics
 from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
-from marsrec.serve.store import Event
+from marsrec.serve.store import Event, Job
 
 SEARCHES = 4
 """Searches at a time; the store has more connections than these take."""
@@ -50,8 +51,8 @@ class Service:
         # Requests for users wait for the store; those that need no store do not wait for one that is away.
         self.answers, self.users = answering("answers"), answering("users")
         # Posts that come at the same time share a transaction, and so the time that the disk takes.
-        self.writes: Batcher[tuple[str, Sequence[Event]], int] = Batcher(
-            self.store.add, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
+        self.writes: Batcher[Job, int] = Batcher(
+            self.store.write, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
         )
         self._searching = asyncio.Semaphore(SEARCHES)
         self._checking: asyncio.Task[None] | None = None
@@ -82,10 +83,12 @@ class Service:
         """Load one model, or all, anew; tells their names."""
         try:
             names = [model.name for model in self.models.reload(name)]
-        except Exception:
+        except Exception as error:
             self.metrics.reloads.labels("refused").inc()
+            show.note(f"The models stay as they are: {error}")
             raise
         self.metrics.reloads.labels("done").inc()
+        show.note(f"Loaded anew: {', '.join(names)}.")
         return names
 
     def measure(self) -> None:
@@ -105,7 +108,7 @@ class Service:
             known = ", ".join(self.models.names)
             raise RefusalError(404, "unknown_model", f"No model is called {name!r}.", f"Known are: {known}.") from None
 
-    def moment(self, value: int | str) -> int:
+    def moment(self, value: float | str) -> int:
         """A moment in the unit of the models."""
         unit = self.models.unit
         try:
@@ -118,9 +121,16 @@ class Service:
         remedy = f"Give an integer in {unit}, or a date such as 2026-01-31T12:00:00Z, from 1970 to 2100."
         raise RefusalError(422, "bad_moment", reason, remedy)
 
-    def since(self, model: Model) -> int:
-        """The moment of requests that name none, unless the latest event is later."""
-        return model.recommender.log_end if self.settings.at is None else self.moment(self.settings.at)
+    def when(self, model: Model, at: float | str | None) -> tuple[int | None, int]:
+        """The moment that a request names, or None, and from when on it is made otherwise: not before the latest event.
+
+        The present is not before an event either: the clock of who sent it may be ahead.
+        """
+        at = self.settings.at if at is None else at
+        if at is None:
+            return None, model.recommender.log_end
+        moment = self.moment(at)
+        return (None if isinstance(at, str) and at.strip() == "now" else moment), moment
 
     def events(self, given: Sequence[GivenEvent]) -> list[Event]:
         """Events as the store keeps them."""
@@ -137,7 +147,7 @@ class Service:
         events: Sequence[Event],
         *,
         k: int,
-        at: int | None,
+        at: float | str | None,
         mask_seen: bool,
         candidates: torch.Tensor | None,
         explain: bool,
@@ -147,13 +157,14 @@ class Service:
         times = np.array([event.time for event in events], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         order = order[codes[order] > 0]
+        moment, since = self.when(model, at)
         made = Asked(
             model,
             codes=codes[order],
             times=times[order],
             k=k,
-            at=at,
-            since=self.since(model),
+            at=moment,
+            since=since,
             mask_seen=mask_seen,
             candidates=candidates,
             explain=explain,

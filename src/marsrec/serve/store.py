@@ -1,8 +1,10 @@
 """The event store: what users did, durable before the answer, in SQLite or PostgreSQL."""
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,6 +27,7 @@ _users = sa.Table(
     _tables,
     sa.Column("user", sa.Text, primary_key=True),
     sa.Column("events", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
 )
 _events = sa.Table(
     "marsrec_events",
@@ -45,6 +48,20 @@ class Event:
     time: int
 
 
+@dataclass(frozen=True)
+class Removal:
+    """An event to forget, or all of a user."""
+
+    event: Event | None = None
+
+
+Job = tuple[str, Sequence[Event] | Removal]
+"""A user, and what to keep or to forget."""
+
+Version = tuple[int, int]
+"""An epoch and a number of events. Within an epoch events are only added; a removal begins another one."""
+
+
 class FullError(MarsrecError):
     """A user has as many events as the store keeps of one."""
 
@@ -53,7 +70,7 @@ class Store:
     """Events of users, each kept once, numbered per user in the order in which they were committed.
 
     The number of a user's events is the version of that user's history: whoever has read up to a number reads on from
-    there, and misses nothing that another process has written.
+    there, and misses nothing that another process has written. Where events were removed, the epoch tells it.
 
     Parameters
     ----------
@@ -101,30 +118,50 @@ class Store:
                 f"{self.place}: its times are in {found}, those of the model in {unit}. Name another store."
             )
 
-    def add(self, posted: Sequence[tuple[str, Sequence[Event]]]) -> list[int | Exception]:
-        """Keep events of some users in one transaction, durable when this returns.
+    def write(self, jobs: Sequence[Job]) -> list[int | Exception]:
+        """Keep and forget events of some users in one transaction, durable when this returns.
 
         Returns
         -------
         list
-            For each of `posted` how many of its events are new, or why none of them was kept.
+            For each job how many of its events are new, or were removed, or why none of them was kept.
         """
-        outcomes: list[int | Exception] = [0] * len(posted)
+        outcomes: list[int | Exception] = [0] * len(jobs)
         with self._writing() as connection:
             # Everybody locks users in the same order, so that nobody waits for one who waits for him.
-            for place in sorted(range(len(posted)), key=lambda place: posted[place][0]):
-                user, events = posted[place]
+            for place in sorted(range(len(jobs)), key=lambda place: jobs[place][0]):
+                user, wanted = jobs[place]
                 try:
-                    outcomes[place] = self._add(connection, user, events)
+                    if isinstance(wanted, Removal):
+                        outcomes[place] = self._remove(connection, user, wanted.event)
+                    else:
+                        outcomes[place] = self._add(connection, user, wanted)
                 except FullError as error:
                     outcomes[place] = error
         return outcomes
 
+    def _remove(self, connection: sa.Connection, user: str, event: Event | None) -> int:
+        mine, own = _users.c.user == user, _events.c.user == user
+        if connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none() is None:
+            return 0
+        chosen = sa.select(_events.c.item, _events.c.time).where(own).order_by(_events.c.number)
+        found = [Event(item, time) for item, time in connection.execute(chosen)]
+        kept = [] if event is None else [other for other in found if other != event]
+        if len(kept) < len(found):
+            connection.execute(sa.delete(_events).where(own))
+        if not kept:
+            connection.execute(sa.delete(_users).where(mine))  # nothing stays of who is forgotten
+        elif len(kept) < len(found):
+            _insert(connection, user, kept, after=0)
+            connection.execute(sa.update(_users).where(mine).values(events=len(kept), epoch=_epoch()))
+        return len(found) - len(kept)
+
     def _add(self, connection: sa.Connection, user: str, events: Sequence[Event]) -> int:
         insert = (sqlite.insert if self.engine.dialect.name == "sqlite" else postgresql.insert)(_users)
-        connection.execute(insert.values(user=user, events=0).on_conflict_do_nothing())
-        mine = _users.c.user == user
-        count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one()
+        mine, count = _users.c.user == user, None
+        while count is None:  # a user may be forgotten between the two statements
+            connection.execute(insert.values(user=user, events=0, epoch=_epoch()).on_conflict_do_nothing())
+            count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none()
         different = list(dict.fromkeys(events))
         there: set[Event] = set()
         for start in range(0, len(different), PIECE):
@@ -139,19 +176,15 @@ class Store:
                 f"user {user!r} has {count:,} events, and the store keeps {self.user_events:,} of one user."
             )
         if fresh:
-            rows = [
-                {"user": user, "number": number, "item": event.item, "time": event.time}
-                for number, event in enumerate(fresh, start=count + 1)
-            ]
-            connection.execute(sa.insert(_events), rows)
+            _insert(connection, user, fresh, after=count)
             connection.execute(sa.update(_users).where(mine).values(events=count + len(fresh)))
         return len(fresh)
 
-    def versions(self, users: Sequence[str]) -> dict[str, int]:
-        """How many events of each of these users there are; users without any are left out."""
+    def versions(self, users: Sequence[str]) -> dict[str, Version]:
+        """Versions of these users' histories; users without any event are left out."""
         with self.engine.connect() as connection:
-            chosen = sa.select(_users.c.user, _users.c.events).where(_users.c.user.in_(users), _users.c.events > 0)
-            return {row.user: row.events for row in connection.execute(chosen)}
+            chosen = sa.select(_users).where(_users.c.user.in_(users), _users.c.events > 0)
+            return {row.user: (row.epoch, row.events) for row in connection.execute(chosen)}
 
     def events(self, user: str, after: int = 0) -> list[Event]:
         """The events of a user with a greater number than `after`, in the order in which they came."""
@@ -175,6 +208,11 @@ class Store:
         with self.engine.connect() as connection:
             return list(connection.execute(chosen).scalars())
 
+    def count(self) -> int:
+        """How many events there are."""
+        with self.engine.connect() as connection:
+            return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(_users.c.events), 0))).scalar_one())
+
     def check(self) -> None:
         """Raise if the store does not answer."""
         with self.engine.connect() as connection:
@@ -188,6 +226,19 @@ class Store:
     def _writing(self) -> Iterator[sa.Connection]:
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
             yield connection
+
+
+def _insert(connection: sa.Connection, user: str, events: Sequence[Event], after: int) -> None:
+    rows = [
+        {"user": user, "number": number, "item": event.item, "time": event.time}
+        for number, event in enumerate(events, start=after + 1)
+    ]
+    connection.execute(sa.insert(_events), rows)
+
+
+def _epoch() -> int:
+    """A number that was never used for a user before."""
+    return secrets.randbits(62)
 
 
 def _engine(url: str) -> sa.Engine:
@@ -209,6 +260,9 @@ def _engine(url: str) -> sa.Engine:
 def _sqlite(url: sa.URL) -> sa.Engine:
     if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
         raise SettingsError("a store in memory forgets all when the server ends. Name a file: --store events.db.")
+    folder = Path(url.database.removeprefix("file:")).parent
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder for the event store. Make it, or name another file.")
     engine = sa.create_engine(url, connect_args={"timeout": 10})
 
     @sa.event.listens_for(engine, "connect")

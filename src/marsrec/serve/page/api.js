@@ -17,6 +17,7 @@ function exact(key, value, context) {
 }
 
 export function useToken(token) { sessionStorage.setItem(KEY, token); }
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 async function ask(path, options = {}) {
   const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}) };
@@ -47,6 +48,9 @@ export async function recommendForHistory(history, { model, at, signal }) {
   const body = JSON.stringify({ history, k: 10, explain: true, at });
   return (await ask(`/v1/recommend${query({ model })}`, { method: "POST", body, signal })).results[0];
 }
+
+export const removeEvent = (user, item, time) =>
+  ask(`/v1/users/${encodeURIComponent(user)}/events${query({ item, time })}`, { method: "DELETE" });
 
 export const addEvent = (user, item, time) =>
   ask(`/v1/users/${encodeURIComponent(user)}/events`, { method: "POST", body: JSON.stringify({ events: [{ item, time }] }) });

@@ -1,11 +1,15 @@
 // The page: whose history, asked when, and what the models make of it.
 
 import * as api from "./api.js";
-import { card, make } from "./result.js";
-import { date, later, offset, words } from "./time.js";
+import { card, make, named } from "./result.js";
+import { date, later, offset, perSecond, words } from "./time.js";
 
 const $ = (id) => document.getElementById(id);
-const state = { models: {}, names: [], user: null, own: [], mode: "user", base: null, before: {}, running: {} };
+const OWN = "marsrec-own";
+const AGES = [[0, "just now"], [600, "10 minutes ago"], [3600, "1 hour ago"], [6 * 3600, "6 hours ago"], [86400, "1 day ago"], [7 * 86400, "1 week ago"], [30 * 86400, "1 month ago"], [182 * 86400, "6 months ago"], [365 * 86400, "1 year ago"]];
+
+// base: the moment that is asked where the slider is at its left end; null until the server has told it.
+const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", base: null, latest: null, before: {}, shown: {}, running: {} };
 
 const chosen = () => [$("model").value, $("other").value].filter((name, index, all) => name && all.indexOf(name) === index);
 const info = () => state.models[$("model").value];
@@ -28,7 +32,7 @@ async function attempt(work) {
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) { $("token-form").hidden = false; $("token").focus(); }
-    say(error.message, true);
+    say(error.status === 401 && api.hasToken() ? "The server did not take this token." : error.message, true);
     return undefined;
   }
 }
@@ -37,48 +41,66 @@ async function attempt(work) {
 
 const moment = () => (state.base === null ? null : later(state.base, offset(Number($("at").value)), info().unit));
 
+// Requests that name no moment are made now, or at the end of the log, as the server was told.
+const usualMoment = () => (state.usual === "now" ? Math.floor(Date.now() / 1000) * perSecond(info().unit) : info().log_end);
+
 function showMoment() {
   if (!info()) return;
   const seconds = offset(Number($("at").value));
+  const start = state.base !== null && state.base === state.latest ? "at the latest event" : state.usual === "now" ? "now" : "at the end of the log";
   const when = state.base === null ? "" : ` (${date(moment(), info().unit)})`;
-  $("at-words").textContent = seconds === 0 ? `right after the latest event${when}` : `${words(seconds)} later${when}`;
+  $("at-words").textContent = `${seconds === 0 ? start : `${words(seconds)} later`}${when}`;
   $("at").setAttribute("aria-valuetext", $("at-words").textContent);
-  const clocks = chosen().map((name) => state.models[name]?.clock);
-  $("clock").textContent = clocks.includes("request")
-    ? "This model hears when it is asked: move the slider and see the order change."
-    : "Ages are measured from the latest event here, so that the moment of the request changes nothing. A model fitted with --clock request hears it.";
+  const hear = chosen().filter((name) => state.models[name]?.clock === "request");
+  $("clock").textContent = hear.length
+    ? `${hear.join(" and ")} ${hear.length > 1 ? "hear" : "hears"} when it is asked: move the slider and see the order change.`
+    : "The moment of the request changes nothing here. A model fitted with --clock request hears it.";
+  $("add-hint").textContent = state.mode === "user" ? `A click stores the event at ${date(eventTime(), info().unit)}.` : "";
 }
 
-const ask = (at, signal) => Promise.all(chosen().map((model) => (state.mode === "user"
-  ? api.recommendToUser(state.user, { model, at, signal })
-  : api.recommendForHistory(state.own.map(({ item, time }) => ({ item, time })), { model, at, signal }))));
+function ownHistory() {
+  const events = state.own.map(({ item, age }) => ({ item, time: later(state.origin, -age, info().unit) }));
+  state.latest = events.length ? Math.max(...events.map(({ time }) => time)) : null;
+  state.base = $("from").value === "latest" && events.length ? state.latest : state.origin;
+  return events;
+}
+
+function ask(at, signal) {
+  return Promise.all(chosen().map((model) => (state.mode === "user"
+    ? api.recommendToUser(state.user, { model, at, signal })
+    : api.recommendForHistory(ownHistory(), { model, at, signal }))));
+}
 
 async function refresh({ keepBase = true } = {}) {
   if (!info() || (state.mode === "user" && state.user === null)) return;
   const signal = only("results");
-  if (!keepBase) { state.base = null; $("at").value = 0; }
+  if (!keepBase) { state.base = state.latest = null; $("at").value = 0; state.moved = false; }
+  if (state.mode === "own") ownHistory();
   const at = moment();
   await attempt(async () => {
     let results;
     try {
       results = await ask(at, signal);
     } catch (error) {
-      if (error.code === "too_early" && at !== null) { // an event came in from elsewhere
+      if (error.code === "too_early" && at !== null && state.mode === "user") { // an event came in from elsewhere
         state.base = null;
         await refresh();
         return;
       }
       if (error.status === 404 && state.mode === "user") {
         $("results").replaceChildren();
+        state.shown = {};
+        showMoment();
         say(`${state.user} has no events yet. Add one.`);
         return;
       }
       throw error;
     }
+    if (state.mode === "user") state.latest = Math.max(...results.map((result) => result.reading?.events.at(-1)?.time ?? 0)) || null;
     if (state.base === null) {
-      // Asked right after the latest event: the end of the log may be years later for this user.
-      state.base = Math.max(...results.map((result) => result.reading?.events.at(-1)?.time ?? result.at));
-      if (results.some((result) => result.at !== state.base)) { await refresh(); return; }
+      const usual = Math.max(...results.map((result) => result.at));
+      state.base = $("from").value === "latest" ? state.latest ?? usual : usual;
+      if (results.some((result) => result.at !== moment())) { await refresh(); return; }
     }
     show(results);
   });
@@ -98,8 +120,9 @@ function show(results) {
   state.shown = Object.fromEntries(results.map((result) => [result.model, result.items.map((entry) => entry.item)]));
 }
 
-// Arrows tell how the order changed since the slider was first moved, or since the last event was added.
-const remember = () => { state.before = state.shown ?? {}; };
+// Arrows tell how the order changed since the slider left its end, or by what was done last.
+const remember = () => { state.before = state.shown; };
+const forget = () => { state.before = state.shown = {}; };
 
 // ------------------------------------------------------------- whose history
 
@@ -109,7 +132,7 @@ function markUser() {
 
 function choose(user) {
   state.user = user;
-  state.before = {};
+  forget();
   markUser();
   history.replaceState(null, "", `?${new URLSearchParams({ user })}`);
   return refresh({ keepBase: false });
@@ -129,33 +152,44 @@ async function searchUsers() {
 async function searchItems() {
   const found = await attempt(() => api.findItems($("item-search").value.trim(), $("model").value, only("items")));
   if (!found) return;
-  $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item, title) }, title ?? String(item), make("small", {}, `${count}×`)))));
+  $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item, title) }, ...named({ item, title }), make("small", {}, `${count}×`)))));
 }
 
-// An event is taken at the moment of the slider, and a second after the latest one at least.
-const eventTime = () => (state.base === null ? info().log_end : later(state.base, Math.max(offset(Number($("at").value)), 1), info().unit));
+// An event is taken at the moment that is asked, and a second after the latest one at least.
+const eventTime = () => Math.max(moment() ?? usualMoment(), state.latest === null ? 0 : later(state.latest, 1, info().unit));
 
 async function add(item, title) {
   if (!info()) return;
   remember();
-  const time = eventTime();
   if (state.mode === "own") {
-    state.own.push({ item, title, time });
-    state.base = time;
-    $("at").value = 0;
+    state.own.push({ item, title, age: 0 });
     showOwn();
     await refresh();
     return;
   }
   const { user } = state;
   if (user === null) { say("Choose a user first, or type the id of a new one.", true); return; }
+  const time = eventTime();
   const done = await attempt(async () => api.addEvent(user, item, time));
-  if (done && state.user === user) await refresh({ keepBase: false });
+  if (!done || state.user !== user) return;
+  await refresh({ keepBase: false });
+  const undo = async () => {
+    remember();
+    if (await attempt(() => api.removeEvent(user, item, time)) && state.user === user) await refresh({ keepBase: false });
+  };
+  if (done.new) $("status").append(make("button", { type: "button", id: "undo", onclick: undo }, "Take the event back"));
 }
 
 function showOwn() {
-  $("own-events").replaceChildren(...state.own.map((event, index) => make("li", {}, event.title ?? String(event.item), " ", make("small", { className: "hint" }, date(event.time, info().unit)),
-    make("button", { type: "button", "aria-label": `Take ${event.item} out`, onclick: () => { remember(); state.own.splice(index, 1); showOwn(); ($("own-events").querySelector("button") ?? $("own-clear")).focus(); refresh(); } }, "×"))));
+  sessionStorage.setItem(OWN, JSON.stringify(state.own));
+  const changed = () => { showOwn(); return refresh(); };
+  $("own-events").replaceChildren(...state.own.map((event, index) => {
+    const what = event.title ?? event.item;
+    const ages = make("select", { "aria-label": `When ${what} was`, onchange: () => { remember(); event.age = Number(ages.value); changed(); } },
+      ...AGES.map(([age, label]) => make("option", { value: age, selected: age === event.age }, label)));
+    const out = () => { remember(); state.own.splice(index, 1); changed(); ($("own-events").querySelector("button") ?? $("own-clear")).focus(); };
+    return make("li", {}, ...named(event), " ", ages, make("button", { type: "button", "aria-label": `Take ${what} out`, onclick: out }, "×"));
+  }));
 }
 
 function switchTo(mode) {
@@ -167,9 +201,9 @@ function switchTo(mode) {
     $(`panel-${name}`).hidden = name !== mode;
   }
   $("item-label").textContent = mode === "user" ? "Add an event of this user" : "Add an item";
-  state.before = {};
-  if (mode === "own") { state.base ??= info().log_end; showOwn(); }
-  refresh({ keepBase: mode === "own" });
+  forget();
+  if (mode === "own") { state.origin = usualMoment(); showOwn(); }
+  refresh({ keepBase: false });
 }
 
 // --------------------------------------------------------------------- start
@@ -182,6 +216,8 @@ function debounced(work, wait) {
 async function start() {
   const first = await api.getModel();
   state.names = first.models;
+  state.usual = first.at;
+  $("from").options[0].textContent = first.at === "now" ? "now" : "at the end of the log";
   const all = await Promise.all(state.names.map((name) => api.getModel(name)));
   for (const { model } of all) state.models[model.name] = model;
   $("token-form").hidden = true;
@@ -195,13 +231,17 @@ async function start() {
   if (initial) await choose(initial);
 }
 
-$("at").addEventListener("input", debounced(() => { if (!Object.keys(state.before).length) remember(); showMoment(); refresh(); }, 60));
+$("at").addEventListener("input", debounced(() => { if (!state.moved) remember(); state.moved = true; showMoment(); refresh(); }, 60));
 $("at").addEventListener("input", showMoment);
-$("model").addEventListener("change", () => { state.before = {}; searchUsers(); searchItems(); refresh({ keepBase: false }); });
-$("other").addEventListener("change", () => refresh());
+$("from").addEventListener("change", () => { remember(); refresh({ keepBase: false }); });
+$("model").addEventListener("change", () => { forget(); searchUsers(); searchItems(); refresh({ keepBase: false }); });
+$("other").addEventListener("change", () => { forget(); refresh(); });
 $("user-search").addEventListener("input", debounced(searchUsers, 150));
+$("user-search").addEventListener("keydown", async (event) => {
+  if (event.key === "Enter") { await searchUsers(); $("users").querySelector("button")?.click(); }
+});
 $("item-search").addEventListener("input", debounced(searchItems, 150));
-$("own-clear").addEventListener("click", () => { state.own = []; state.base = info().log_end; showOwn(); refresh(); });
+$("own-clear").addEventListener("click", () => { state.own = []; forget(); showOwn(); refresh({ keepBase: false }); });
 $("token-form").addEventListener("submit", (event) => { event.preventDefault(); api.useToken($("token").value); attempt(start); });
 for (const mode of ["user", "own"]) $(`tab-${mode}`).addEventListener("click", () => switchTo(mode));
 document.querySelector(".tabs").addEventListener("keydown", (event) => {

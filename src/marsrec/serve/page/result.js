@@ -14,6 +14,9 @@ export function make(name, given = {}, ...children) {
   return element;
 }
 
+// What people call an item, and its id where that is something else.
+export const named = ({ item, title }) => (title === null || title === undefined ? [String(item)] : [title, " ", make("small", { className: "id" }, String(item))]);
+
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 // What a score is made of: the last state, then head by head the events that count most, and the rest of them together.
@@ -45,15 +48,15 @@ function why(entry, reading) {
   const rest = events.slice(8);
   const restShares = reading.heads.map((_, k) => sum(rest.map((event) => event.shares[k])) + explanation.earlier[k]);
   const restCount = rest.length + reading.earlier;
-  const rows = most.map((event) => [`${event.title ?? event.item}, ${event.age} old`, ...event.shares.map(number), number(event.total)]);
-  if (restCount) rows.push([`${restCount} others`, ...restShares.map(number), number(sum(restShares))]);
-  rows.push(["last state", ...reading.heads.map(() => ""), number(explanation.last_state)]);
-  const cells = (row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)));
+  const rows = most.map((event) => [[...named(event), `, ${event.age} old`], number(event.total), ...event.shares.map(number)]);
+  if (restCount) rows.push([[`${restCount} others`], number(sum(restShares)), ...restShares.map(number)]);
+  rows.push([["last state"], number(explanation.last_state), ...reading.heads.map(() => "")]);
+  const cells = ([first, ...others]) => make("tr", {}, make("td", {}, ...first), ...others.map((cell) => make("td", {}, cell)));
   return make("div", { className: "why" }, make("table", {},
     make("caption", {}, "Its score, split by past event and time scale"),
-    make("thead", {}, make("tr", {}, ...["event", ...reading.heads.map((_, k) => `head ${k + 1}`), "share"].map((cell) => make("th", { scope: "col" }, cell)))),
+    make("thead", {}, make("tr", {}, ...["event", "share", ...reading.heads.map((_, k) => `head ${k + 1}`)].map((cell) => make("th", { scope: "col" }, cell)))),
     make("tbody", {}, ...rows.map(cells)),
-    make("tfoot", {}, cells(["score", ...reading.heads.map(() => ""), number(entry.score)]))));
+    make("tfoot", {}, cells([["score"], number(entry.score), ...reading.heads.map(() => "")]))));
 }
 
 function recommendations(result, before) {
@@ -68,7 +71,7 @@ function recommendations(result, before) {
     const line = make("li", { "data-item": String(entry.item), "data-score": entry.score });
     const content = [
       make("span", {}, `${entry.rank}.`),
-      make("span", { className: "item" }, entry.title ?? String(entry.item), make("span", { className: "moved" }, moved)),
+      make("span", { className: "item" }, ...named(entry), make("span", { className: "moved" }, moved)),
       splits[index] ? bar(splits[index], span) : make("span", { className: "bar" }),
       make("span", { className: "score" }, entry.score.toFixed(3)),
     ];
@@ -88,11 +91,11 @@ function recommendations(result, before) {
 
 function eventTable(reading, unit) {
   const columns = ["event", "when", ...reading.heads.map((_, k) => `head ${k + 1}`)];
-  const rows = [...reading.events].reverse().map((event) => [event.title ?? String(event.item), date(event.time, unit), ...(event.weights ?? []).map((weight) => `${(100 * weight).toFixed(1)} %`)]);
+  const rows = [...reading.events].reverse().map((event) => [named(event), [date(event.time, unit)], ...(event.weights ?? []).map((weight) => [`${(100 * weight).toFixed(1)} %`])]);
   return make("details", {}, make("summary", {}, `The ${reading.events.length} events as a table`),
     make("div", { className: "why" }, make("table", { className: "events" },
       make("thead", {}, make("tr", {}, ...columns.map((cell) => make("th", { scope: "col" }, cell)))),
-      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))))));
+      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, ...cell))))))));
 }
 
 // Letters keep their size: where there is little room, pictures are drawn narrower, not smaller.

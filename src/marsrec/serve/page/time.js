@@ -16,11 +16,12 @@ export function words(seconds) {
 
 export const date = (moment, unit) => {
   const when = new Date((moment / PER_SECOND[unit]) * 1000);
-  return Number.isNaN(when.getTime()) ? String(moment) : when.toISOString().slice(0, 16).replace("T", " ");
+  return Number.isNaN(when.getTime()) ? String(moment) : `${when.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 };
 
-// The slider is logarithmic: from now over a minute later to 90 days later.
-export const offset = (position) => (position === 0 ? 0 : Math.round(60 * (FURTHEST / 60) ** ((position - 1) / 999)));
+// The slider is logarithmic: from no time over a minute to 90 days, in steps that can be told apart.
+export const STEPS = 100;
+export const offset = (position) => (position === 0 ? 0 : Math.round(60 * (FURTHEST / 60) ** ((position - 1) / (STEPS - 1))));
 
 // Beyond 2^53 numbers of this page are rounded: a microsecond more is never before the latest event.
 export const later = (moment, seconds, unit) => moment + seconds * PER_SECOND[unit] + (unit === "ns" ? 1000 : 0);
