@@ -163,7 +163,7 @@ def test_nothing_is_overwritten_unasked(log: Path, saved: Path) -> None:
     [
         (["fit", "no-such-file.csv"], "no such file"),
         (["fit", "beuty"], "beauty"),
-        (["recommend", "nowhere", "--user", "u1"], "not a readable saved recommender"),
+        (["recommend", "nowhere", "--user", "u1"], "there is no such folder"),
         (["recommend", "nowhere"], "say for whom"),
         (["explain", "nowhere"], "say whose history"),
     ],

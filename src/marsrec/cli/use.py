@@ -94,6 +94,8 @@ def recommend(
     if event:
         histories = [_event(text) for text in event]
     table = recommender.recommend(users, histories=histories, k=k, at=at, mask_seen=not keep_seen, candidates=candidate)
+    if recommender.item_ids.titles is not None:
+        table = table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
     if out is not None:
         if out.suffix not in (".parquet", ".csv"):
             raise SettingsError(f"{out}: --out writes .parquet or .csv.")
@@ -104,7 +106,8 @@ def recommend(
         show.as_json(table.to_dicts())
     else:
         rows = [
-            [str(row["user"]), row["rank"], str(row["item"]), row["score"], row["source"]] for row in table.to_dicts()
+            [str(cell) if name in ("user", "item") else "" if cell is None else cell for name, cell in row.items()]
+            for row in table.to_dicts()
         ]
         show.table(f"Recommendations of {saved}", table.columns, rows)
         if table.is_empty():
