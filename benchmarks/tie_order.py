@@ -1,12 +1,14 @@
-"""What the order of events of equal time is worth on ml-1m. `python -m benchmarks.tie_order [EPOCHS]` trains.
+"""What the order of events of equal time is worth on ml-1m. `python -m benchmarks.tie_order [EPOCHS [VERSION ...]]`.
 
 Half of ml-1m's neighbouring events share their second, and the file lists them in nearly the same order for all users.
 Whoever keeps that order lets a model learn it. Here the order within a second is kept, drawn at random, or, as
 RecBole's float32 times do, taken for all events within 64 seconds: there in the order of the original file, which a
-file sorted by time no longer has, and for which an order of the items that was fitted to the ties stands in.
+file sorted by time no longer has. In its place stands an order of the items that was fitted to the ties: by it the
+seconds of such a block are merged, each of which stays as it is.
 """
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -51,26 +53,31 @@ def item_order(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
     return pl.DataFrame({"item": ids, "place": place.detach().numpy()}), right
 
 
-def versions(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The log in three orders."""
-    places, right = item_order(frame)
+def shuffled(frame: pl.DataFrame) -> pl.DataFrame:
     drawn = np.random.default_rng(0).random(len(frame))
-    rounded = frame.with_columns(pl.col("time").cast(pl.Float32).cast(pl.Int64)).join(places, on="item", how="left")
-    return {
-        "as in the file": frame,
-        "at random within a second": frame.with_columns(drawn=drawn).sort("user", "time", "drawn").drop("drawn"),
-        f"64 seconds are one, in the items' order ({right:.0%} of held-out ties)": rounded.sort(
-            "user", "time", "place"
-        ).drop("place"),
-    }
+    return frame.with_columns(drawn=drawn).sort("user", "time", "drawn").drop("drawn")
 
 
-def main(epochs: int = 3) -> None:
+def rounded(frame: pl.DataFrame) -> pl.DataFrame:
+    places, right = item_order(frame)
+    print(f"The order of the items is right for {right:.0%} of held-out ties.")
+    placed = frame.join(places, on="item", how="left", maintain_order="left")
+    merged = placed.with_columns(
+        pl.col("place").cum_max().over("user", "time"),  # never falls within a second: a second stays as it is
+        pl.col("time").cast(pl.Float32).cast(pl.Int64),
+    )
+    return merged.sort("user", "time", "place", maintain_order=True).drop("place")
+
+
+VERSIONS = {"file": lambda frame: frame, "random": shuffled, "rounded": rounded}
+
+
+def main(epochs: int = 3, names: Sequence[str] = tuple(VERSIONS)) -> None:
     frame = load("ml-1m").frame
     ties = len(tied_pairs(frame)) / (len(frame) - frame["user"].n_unique())
     rows = []
-    for name, version in versions(frame).items():
-        split = leave_one_out(Histories.from_log(Log(version, "s")))
+    for name in names:
+        split = leave_one_out(Histories.from_log(Log(VERSIONS[name](frame), "s")))
         settings = model_settings("mamba4rec", split.average_length)
         fitted = fit(split, settings, TrainingSettings(epochs=epochs, tensorboard=False))
         measured = evaluate(fitted.model, split, settings.length).metrics
@@ -83,4 +90,4 @@ def main(epochs: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:] or tuple(VERSIONS))

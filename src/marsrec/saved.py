@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import time
@@ -113,7 +114,7 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
 def _missing(folder: Path) -> DataError:
     if (started := folder.with_name(f"{folder.name}.training")).exists():
         return DataError(f"{folder}: its training was not finished ({started}); go on with fit and --resume.")
-    near = sorted(str(place.parent) for place in folder.parent.glob(f"{folder.name}*/{CONFIG}"))
+    near = sorted(str(place.parent) for place in folder.parent.glob(f"{glob.escape(folder.name)}*/{CONFIG}"))
     return DataError(
         f"{folder}: there is no such folder." + (f" Did you mean {' or '.join(near[:3])}?" if near else "")
     )
@@ -138,7 +139,16 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
         network.load_state_dict(load_file(folder / WEIGHTS))
     except MarsrecError:
         raise
-    except (OSError, ValueError, TypeError, LookupError, RuntimeError, SafetensorError, PolarsError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+        PolarsError,
+    ) as error:
         if not folder.exists():
             raise _missing(folder) from None
         reason = str(error).splitlines()[0]

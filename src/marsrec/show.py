@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ def note(sentence: str) -> None:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are aligned on the right."""
     rows = [[_text(cell) for cell in row] for row in rows]
-    grid = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in rows)
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(escape, row))  # an id or a title may look like markup
     if results.is_terminal:
         results.print(grid)
     else:  # a file or a pipe has no width to fit into

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from tests.synthetic import cyclic_log
 
-from marsrec import Recommender, TrainingSettings
+from marsrec import Recommender, TrainingSettings, show
 from marsrec.data.histories import Histories
 from marsrec.data.log import read_log
 from marsrec.data.titles import with_titles
@@ -51,3 +51,9 @@ def test_titles_are_kept_in_folders(tmp_path: Path) -> None:
 def test_other_files_are_refused(histories: Histories, frame: dict[str, list[object]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         with_titles(histories, pl.DataFrame(frame))
+
+
+def test_titles_that_look_like_markup_are_told_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show.table("of [/b]", ["title"], [["Abbey Road [import] x"], ["foo [/b]"]])
+    said = capsys.readouterr().out
+    assert all(text in said for text in ("of [/b]", "Abbey Road [import] x", "foo [/b]"))

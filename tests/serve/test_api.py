@@ -153,7 +153,10 @@ def test_events_are_forgotten(folders: dict[str, Path], start: Start) -> None:
     assert client.delete(address, params=wrong).json() == {"removed": 1}
     assert client.delete(address, params=wrong).json() == {"removed": 0}
     assert client.get("/v1/users/u3").json()["history"][-1]["time"] == START  # the whole part of a time counts
+    assert client.delete(address, params={"item": "i2", "time": START + 0.5}).json() == {"removed": 1}  # as posted
+    client.post(address, json={"events": [wrong]})
     assert client.delete(address).json() == {"removed": 1}
+    assert "marsrec_events_removed_total 3.0" in client.get("/metrics").text
     assert client.get("/v1/users/u3").json() == before  # what was saved with the model stays
     client.post("/v1/users/zoe/events", json={"events": [wrong]})
     assert client.delete("/v1/users/zoe/events").json() == {"removed": 1}

@@ -170,6 +170,7 @@ ADDRESSES = [
     (422, "DELETE", "/v1/users/u1/events?time=5"),
     (422, "DELETE", "/v1/users/u1/events?item=i1&time=soon"),
     (422, "DELETE", "/v1/users/u1/events?item=&time=5"),
+    (422, "DELETE", "/v1/users/u1/events?item=i1&time=now"),
     (405, "DELETE", "/v1/users"),
     (422, "GET", "/v1/users/u1?unknown=1"),
     (422, "GET", "/v1/users/u1/recommendations?k=0"),

@@ -143,6 +143,36 @@ def test_a_removed_event_makes_sessions_anew(recommender: Recommender, store: St
     )
 
 
+def test_a_removal_in_the_middle_of_a_request(
+    recommender: Recommender, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = made(recommender, store)
+    i1, i2, i3, i4 = (Event(f"i{number}", START + number) for number in range(1, 5))
+    store.write([("ann", [i1, i2]), ("bob", [i2, i3, i4])])
+    one(Asked(model, user="ann"))
+    store.write([("ann", [i3, i4])])
+    versions = store.versions
+
+    def then_removed(users: list[str]) -> dict[str, tuple[int, int]]:
+        found = versions(users)
+        store.write([("ann", Removal(i1))])
+        return found
+
+    monkeypatch.setattr(store, "versions", then_removed)
+    ann = one(Asked(model, user="ann", mask_seen=False))
+    monkeypatch.undo()
+    np.testing.assert_allclose(ann.scores, one(Asked(model, user="bob", mask_seen=False)).scores, atol=1e-5)
+    history = model.sessions.history
+
+    def forgotten(user: str) -> object:
+        store.write([(user, Removal())])
+        return history(user)
+
+    monkeypatch.setattr(model.sessions, "history", forgotten)
+    (outcome,) = answer([Asked(model, user="ann", explain=True)])
+    assert isinstance(outcome, UnknownUserError)
+
+
 def test_a_number_of_events_that_are_not_there_is_no_error(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
     store.write([("ann", [Event("i1", START)])])

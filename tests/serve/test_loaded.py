@@ -122,6 +122,13 @@ def test_any_changed_byte_is_refused(folders: dict[str, Path], tmp_path: Path) -
             Recommender.load(bad)
 
 
+@pytest.mark.parametrize("files", [None, [1], "x", {"items.parquet": 3}])
+def test_a_list_of_files_that_is_none_is_refused(folder: Path, files: object) -> None:
+    config(files=files)(folder)
+    with pytest.raises(DataError, match=r"not a readable saved recommender|is not what was saved"):
+        Recommender.load(folder)
+
+
 @pytest.mark.parametrize("name", ["/dev/zero", "../model/metrics.json", "missing"])
 def test_checksums_are_of_files_in_the_folder(folder: Path, name: str) -> None:
     config(files={name: "0" * 32})(folder)
@@ -139,6 +146,8 @@ def test_a_folder_that_is_not_there_is_called_so(folder: Path) -> None:
         Recommender.load(folder.with_name("mod"))
     with pytest.raises(DataError, match=r"other: there is no such folder\.$"):
         Recommender.load(folder.with_name("other"))
+    with pytest.raises(DataError, match="there is no such folder"):
+        Recommender.load(folder.with_name("a**[b"))
 
 
 def test_bytes_changed_at_random_are_refused_or_answered(folder: Path, tmp_path: Path) -> None:

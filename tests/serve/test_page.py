@@ -147,7 +147,8 @@ def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: s
     history = httpx.get(f"{address}/v1/users/u11").json()["history"]
     assert (history[-1]["item"], history[-1]["stored"]) == ("i13", True)
     assert history[-1]["time"] == httpx.get(f"{address}/v1/model").json()["model"]["log_end"]  # when it was asked
-    page.click("#undo")
+    page.locator("#at").fill("3")
+    page.click("#undo button")
     said(page, "#status", "user u11.")
     assert settled(page, now) == before
     assert httpx.get(f"{address}/v1/users/u11").json()["events"] == len(history) - 1
@@ -219,6 +220,13 @@ def test_by_keyboard_alone(page: Any) -> None:
     page.focus("#tab-user")
     page.keyboard.press("ArrowRight")
     assert page.get_attribute("#tab-own", "aria-selected") == "true"
+
+
+def test_enter_takes_who_was_searched_for_however_slow_the_answer(page: Any) -> None:
+    page.route("**/v1/users?*", lambda route: (time.sleep(0.4), route.continue_()))
+    page.fill("#user-search", "u25")
+    page.keyboard.press("Enter")
+    said(page, "#status", "user u25.")
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:

@@ -1,16 +1,24 @@
 """Ranking through an approximate index: the same answers but for what it misses, and it misses little."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from marsrec import Recommender
+from marsrec.errors import DataError
 from marsrec.evaluation.ranking import top_k
 from marsrec.models import model_settings
 from marsrec.nn.model import SequenceModel
-from marsrec.serve.shortlist import RECALL, Shortlist
+from marsrec.serve.answers import answer
+from marsrec.serve.jobs import Answer, Asked
+from marsrec.serve.loaded import Models
+from marsrec.serve.settings import ServeSettings
+from marsrec.serve.shortlist import MAX_SHORT, RECALL, Shortlist
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -60,11 +68,13 @@ def test_who_has_seen_all_that_is_likely_is_ranked_exactly() -> None:
         torch.testing.assert_close(scores[0], exact_scores[0], rtol=1e-5, atol=1e-5)
 
 
-def test_equal_scores_go_by_code() -> None:
+def test_equal_scores_go_by_code_and_are_as_good_as_each_other() -> None:
     network, users = network_of("sasrec")
     with torch.no_grad():
         network.items.weight[1:] = network.items.weight[1:].repeat_interleave(4, 0)[:N_ITEMS]
     shortlist = Shortlist.build(network, users)
+    assert shortlist.recall >= RECALL
+    assert shortlist.searched < shortlist.lists / 2
     nothing = torch.zeros(N_USERS + 1, dtype=torch.long), torch.zeros(0, dtype=torch.long)
     scores, items = shortlist.top_k(users, K, nothing)
     ties = scores[:, 1:] == scores[:, :-1]
@@ -94,6 +104,51 @@ def test_a_server_answers_alike(
         first, second = (client.get(address).json()["items"] for client in (exact, index))
         assert [row["item"] for row in first] == [row["item"] for row in second]
         assert [row["score"] for row in first] == pytest.approx([row["score"] for row in second], rel=1e-4, abs=1e-5)
+
+
+def test_histories_out_of_order_or_empty_do_not_matter(folders: dict[str, Path], tmp_path: Path) -> None:
+    for change in ("swapped", "empty", "nobody"):
+        recommender = Recommender.load(folders["mars-t"])
+        histories = recommender.histories
+        assert histories is not None
+        items, times, offsets = (np.array(part) for part in (histories.items, histories.times, histories.offsets))
+        if change == "swapped":
+            times[:2] = times[1::-1]
+        elif change == "empty":
+            offsets[1] = 0
+        else:
+            items, times, offsets = items[:0], times[:0], 0 * offsets
+        recommender.histories = replace(histories, items=items, times=times, offsets=offsets)
+        recommender.save(tmp_path / change)
+        models = Models(ServeSettings(models=(tmp_path / change,), ann_from=1))
+        assert models.get().shortlist is not None
+        models.store.close()
+
+
+def test_weights_that_are_no_numbers_are_refused_with_an_index_too(folders: dict[str, Path], tmp_path: Path) -> None:
+    recommender = Recommender.load(folders["mars-t"])
+    with torch.no_grad():
+        recommender._fitted().items.weight[3, 2] = torch.nan
+    recommender.save(tmp_path / "model")
+    with pytest.raises(DataError, match="some of its weights are not numbers"):
+        Models(ServeSettings(models=(tmp_path / "model",), ann_from=1))
+
+
+def test_long_lists_are_ranked_exactly(monkeypatch: pytest.MonkeyPatch, folders: dict[str, Path]) -> None:
+    models = Models(ServeSettings(models=(folders["mars-t"],), store=str(folders["mars-t"]) + "-long.db", ann_from=1))
+    model = models.get()
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    codes, times = np.array([1, 2]), np.array([model.recommender.log_end] * 2)
+    short = answer([Asked(model, codes=codes, times=times, k=20)])[0]
+    monkeypatch.setattr(Shortlist, "top_k", never)
+    exact = answer([Asked(model, codes=codes, times=times, k=MAX_SHORT + 1)])[0]
+    models.store.close()
+    assert isinstance(short, Answer)
+    assert isinstance(exact, Answer)
+    assert short.codes == exact.codes
 
 
 def test_smaller_catalogs_have_none(start: Callable[..., TestClient], folders: dict[str, Path]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from marsrec.errors import DataError, SettingsError
-from marsrec.serve.store import Event, FullError, Removal, Store
+from marsrec.serve.store import SCHEMA, Event, FullError, Removal, Store
 
 Open = Callable[..., Store]
 
@@ -85,6 +85,8 @@ def test_removed_events_are_gone_and_a_new_epoch_tells_it(opened: Open) -> None:
     assert store.write([("ann", [milk])]) == [1]  # in one epoch numbers go on
     assert store.versions(["ann"])["ann"] == (after["ann"][0], 3)
     assert store.events("ann", after=2) == [milk]
+    assert store.events("ann", after=2, epoch=after["ann"][0]) == [milk]
+    assert store.events("ann", after=2, epoch=before["ann"][0]) == []
     assert store.write([("ann", Removal()), ("bob", [milk]), ("ann", [soap])]) == [3, 1, 1]
     assert store.events("ann") == [soap]
     assert store.versions(["ann"])["ann"][0] not in (before["ann"][0], after["ann"][0])
@@ -161,14 +163,48 @@ def test_writers_at_the_same_time_lose_and_double_nothing(opened: Open) -> None:
     assert watched == store.events("ann")  # a reader who goes on from where it was has seen every event
 
 
+def test_who_is_forgotten_while_others_write_is_whole(opened: Open) -> None:
+    """One writer adds, one forgets: no error, and what is there in the end was added after the last removal."""
+    opened()
+    failures: list[BaseException] = []
+    removed: list[int] = []
+
+    def add() -> None:
+        store = opened()
+        for number in range(60):
+            assert store.write([("ann", [Event(f"i{number}", number)])]) == [1]
+
+    def forget() -> None:
+        store = opened()
+        for _ in range(60):
+            removed.extend(outcome for outcome in store.write([("ann", Removal())]) if isinstance(outcome, int))
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (add, forget)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    left = opened().events("ann")
+    assert len(left) + sum(removed) == 60
+    assert left == [Event(f"i{number}", number) for number in range(60 - len(left), 60)]
+
+
 def test_a_newer_store_or_one_of_another_unit_is_refused(opened: Open) -> None:
     store = opened("ms")
     with pytest.raises(DataError, match="its times are in ms, those of the model in s"):
         opened("s")
-    with store.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE marsrec_store SET value = '2' WHERE name = 'schema'"))
-    with pytest.raises(DataError, match="a store of schema 2, this version reads schema 1"):
-        opened("ms")
+    for schema in (SCHEMA - 1, SCHEMA + 1):
+        with store.engine.begin() as connection:
+            connection.execute(sa.text(f"UPDATE marsrec_store SET value = '{schema}' WHERE name = 'schema'"))
+        with pytest.raises(DataError, match=f"a store of schema {schema}, this version reads schema {SCHEMA}"):
+            opened("ms")
 
 
 def test_sqlite_waits_for_the_disk(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ def instant(moment: Any, unit: TimeUnit) -> int:
 
     Examples
     --------
-    >>> instant("2020-01-01", "s"), instant(datetime(2020, 1, 1, tzinfo=UTC), "ms"), instant("17", "s")
+    >>> instant("2020-01-01", "s"), instant(datetime(2020, 1, 1, tzinfo=UTC), "ms"), instant("17.9", "s")
     (1577836800, 1577836800000, 17)
     """
     if isinstance(moment, np.datetime64):
         moment = moment.astype("datetime64[us]").item()
-    if isinstance(moment, str) and re.fullmatch(r"-?\d{1,30}", moment.strip()):
-        moment = int(moment)
+    if isinstance(moment, str) and re.fullmatch(r"-?\d{1,30}(\.\d{0,30})?", moment.strip()):
+        moment = int(moment.partition(".")[0])  # not by way of a float, which does not hold nanoseconds
     if isinstance(moment, int | float | np.integer | np.floating) and moment is not True and moment is not False:
         value = math.floor(moment) if math.isfinite(moment) else -1
         if not 0 <= value < END_OF_TIME * PER_SECOND[unit]:
@@ -69,6 +69,8 @@ def spell_age(age: float, unit: AgeUnit) -> str:
     """
     if unit == "hours":
         return spell_duration(3600 * age)
+    if age > 10_000:
+        return "over 10,000 events"
     count = float(f"{age:.2g}")
     return f"{count:g} event{'' if count == 1 else 's'}"
 

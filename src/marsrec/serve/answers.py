@@ -17,6 +17,7 @@ from marsrec.serve.jobs import Answer, Asked, EarlyError, Model, Similar, Unknow
 from marsrec.serve.live import History
 from marsrec.serve.reading import Reading, read
 from marsrec.serve.schemas import SHOWN_EVENTS
+from marsrec.serve.shortlist import MAX_SHORT
 from marsrec.session import FoldedEvents, Session
 
 _COMPUTING = threading.Lock()
@@ -109,14 +110,15 @@ def _row(job: Asked, sessions: Mapping[str, Session | Exception]) -> _Row:
             row.window = codes[-length:], times[-length:]
         return row
     if (session := sessions.get(job.user)) is None:
-        raise UnknownUserError(f"user {job.user!r} has no events, neither saved with the model nor in the store.")
+        raise UnknownUserError(job.user)
     if isinstance(session, Exception):
         raise session
     seen = np.flatnonzero(np.unpackbits(session.seen, bitorder="little"))
     row = _Row(job, _moment(job, np.array([session.latest] if session.events else [], dtype=np.int64)), seen)
     if job.explain:  # a session does not keep its events
         row.history = job.model.sessions.history(job.user)
-        assert row.history is not None
+        if row.history is None:  # forgotten since
+            raise UnknownUserError(job.user)
         codes, times = row.history.known()
         row.at = _moment(job, times)  # an event may have come in between
         row.seen = codes
@@ -153,8 +155,9 @@ def _best(model: Model, rows: list[_Row]) -> list[Answer]:
             hidden = [row.seen if row.asked.mask_seen else row.seen[:0] for row in group]
             offsets = np.concatenate([[0], np.cumsum([len(codes) for codes in hidden])])
             seen = torch.from_numpy(offsets), torch.from_numpy(np.concatenate(hidden))
-            if model.shortlist is not None and source == "model" and group[0].asked.candidates is None:
-                scores, items = model.shortlist.top_k(users, k, seen)
+            short = model.shortlist if source == "model" and group[0].asked.candidates is None else None
+            if short is not None and k <= MAX_SHORT:
+                scores, items = short.top_k(users, k, seen)
             else:
                 scores, items = top_k(score, users, k, seen=seen, candidates=group[0].asked.candidates)
         for row, row_scores, row_items in zip(group, scores.cpu(), items.cpu(), strict=True):

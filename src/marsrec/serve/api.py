@@ -16,7 +16,7 @@ from marsrec.serve.live import as_raw, as_text, encode
 from marsrec.serve.refusals import RefusalError, documented
 from marsrec.serve.rendering import item_titles, model_info, raw_items, read_history, recommended, user_events
 from marsrec.serve.service import Service
-from marsrec.serve.store import Event, Removal
+from marsrec.serve.store import Removal
 
 api = APIRouter(prefix="/v1")
 state = APIRouter()
@@ -45,12 +45,14 @@ async def recommend(
 
     def jobs() -> tuple[list[tuple[Asked, int]], int]:
         candidates, unknown = running.candidates(model, body.candidates)
+        at, since = running.when(model, body.at)
         asked = [
             running.asked(
                 model,
                 running.events(history),
                 k=body.k,
-                at=body.at,
+                at=at,
+                since=since,
                 mask_seen=body.mask_seen,
                 candidates=candidates,
                 explain=body.explain,
@@ -114,8 +116,9 @@ async def remove_events(running: Running, user: Text, query: Annotated[schemas.R
         )
     event = None
     if query.item is not None and query.time is not None:
-        event = Event(as_text(query.item, running.models.get().recommender.item_ids), running.moment(query.time))
+        event = running.event(query.item, query.time)
     (removed,) = await running.writes.ask([(as_text(user, running.user_ids), Removal(event))])
+    running.metrics.removed.inc(removed)
     return told.Removed(removed=removed)
 
 

@@ -21,6 +21,9 @@ from marsrec.serve.shortlist import Shortlist
 class UnknownUserError(DataError):
     """Nothing is known of a user."""
 
+    def __init__(self, user: str) -> None:
+        super().__init__(f"user {user!r} has no events, neither saved with the model nor in the store.")
+
 
 class EarlyError(DataError):
     """A request is made at a moment before the latest event."""

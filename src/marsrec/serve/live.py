@@ -115,6 +115,7 @@ class Sessions:
         for user in wanted:
             version = versions.get(user, NOTHING)
             if version == NOTHING and not self._is_saved(user):
+                self._live.pop(user, None)  # one who was forgotten
                 continue
             try:
                 found[user] = self._as_of(user, version)
@@ -167,8 +168,10 @@ class Sessions:
     def _catch_up(self, user: str, live: _Live, version: Version) -> _Live:
         if version == live.version:
             return live
-        (epoch, _), (_, seen) = version, live.version
-        events = self.store.events(user, after=seen)
+        (epoch, count), (_, seen) = version, live.version
+        events = self.store.events(user, after=seen, epoch=epoch)
+        if len(events) < count - seen:  # some were removed meanwhile
+            return self._build(user, epoch)
         base, base_times = self._saved(user)
         codes = encode([event.item for event in events], self.recommender.item_ids)
         times = np.array([event.time for event in events], dtype=np.int64)
@@ -185,8 +188,10 @@ class Sessions:
         return bool(encode([user], self.user_ids)[0])
 
     def _saved(self, user: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Codes and times that were saved with the model, in order of time."""
-        code = int(encode([user], self.user_ids)[0])
+        return self.saved(int(encode([user], self.user_ids)[0]))
+
+    def saved(self, code: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Codes and times that were saved with the model, in order of time, of the user with this code."""
         histories = self.recommender.histories
         if code == 0 or histories is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

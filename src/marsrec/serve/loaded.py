@@ -22,6 +22,9 @@ from marsrec.serve.settings import ServeSettings
 from marsrec.serve.shortlist import Shortlist
 from marsrec.serve.store import Store
 
+SAMPLED = 256
+"""Users that an approximate index is tried on."""
+
 
 class BusyError(MarsrecError):
     """Models are being loaded already."""
@@ -87,15 +90,11 @@ class Models:
 
     def _live(self, name: str, folder: Path, recommender: Recommender) -> Model:
         sessions = Sessions(recommender, self.store, self._settings.cache_mb * 2**20)
-        shortlist = None
-        if self._settings.ann_from is not None and len(recommender.item_ids) >= self._settings.ann_from:
-            shortlist = Shortlist.build(recommender._fitted(), _sample(recommender))
-            show.note(
-                f"{name}: {len(recommender.item_ids):,} items in an index of {shortlist.lists:,} lists, "
-                f"{shortlist.searched:,} of them searched; it finds {shortlist.recall:.1%} of the ten best."
-            )
-        model = Model(name, folder, recommender, sessions, time.time(), shortlist)
+        model = Model(name, folder, recommender, sessions, time.time())
         _try_out(model)
+        if self._settings.ann_from is not None and len(recommender.item_ids) >= self._settings.ann_from:
+            model = replace(model, shortlist=_shortlist(model))
+            _try_out(model)
         return model
 
 
@@ -158,22 +157,31 @@ def _knows_as_much(old: Model, new: Recommender) -> None:
         )
 
 
-def _sample(recommender: Recommender, count: int = 256) -> Tensor:
+def _shortlist(model: Model) -> Shortlist:
+    made = Shortlist.build(model.network, _sample(model))
+    gain = "" if made.searched < made.lists else " Nothing is gained by it: rank exactly."
+    show.note(
+        f"{model.name}: {len(model.recommender.item_ids):,} items in an index of {made.lists:,} lists, "
+        f"{made.searched:,} of them searched; it finds {made.recall:.1%} of the ten best.{gain}"
+    )
+    return made
+
+
+def _sample(model: Model) -> Tensor:
     """Vectors of some users (N, d); of histories of one item each if it was saved without its users."""
-    rng = np.random.default_rng(0)
-    histories, length = recommender.histories, recommender.settings.length
-    drawn = rng.permutation(len(recommender.item_ids) if histories is None else histories.n_users)[:count]
-    vectors = []
-    for place in drawn:
-        if histories is None:
-            codes, times = np.array([place + 1]), np.array([recommender.log_end])
-        else:
-            end = histories.offsets[place + 1]
-            latest = slice(max(histories.offsets[place], end - length), end)
-            codes, times = histories.items[latest], histories.times[latest]
+    recommender, vectors = model.recommender, []
+    drawn = np.random.default_rng(0)
+    for user in drawn.permutation(len(model.sessions.user_ids))[:SAMPLED] + 1:
         session = recommender.start()
-        session.extend(codes, times)
-        vectors.append(session.vector())
+        codes, times = model.sessions.saved(int(user))
+        session.extend(codes[-recommender.settings.length :], times[-recommender.settings.length :])
+        if session.events:
+            vectors.append(session.vector())
+    if not vectors:
+        for item in drawn.permutation(len(recommender.item_ids))[:SAMPLED] + 1:
+            session = recommender.start()
+            session.extend(np.array([item]), np.array([recommender.log_end]))
+            vectors.append(session.vector())
     return torch.stack(vectors)
 
 

@@ -23,6 +23,7 @@ class Metrics:
         )
         self.waiting = Gauge("marsrec_waiting", "Jobs that wait.", ("of",), registry=registry)
         self.events = Counter("marsrec_events", "Events posted.", ("new",), registry=registry)
+        self.removed = Counter("marsrec_events_removed", "Stored events forgotten.", registry=registry)
         self.sessions = Gauge("marsrec_sessions", "Live sessions in memory.", ("model",), registry=registry)
         self.built = Gauge(
             "marsrec_sessions_built", "Sessions built from whole histories.", ("model",), registry=registry

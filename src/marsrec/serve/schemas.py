@@ -66,7 +66,8 @@ class RecommendRequest(Given):
     k: int = Field(10, ge=1, le=MAX_K, strict=True)
     """How many items each."""
     at: Moment | None = None
-    """The moment of the request, as `time`, or "now". By default the end of the log or the latest event."""
+    """The moment of the request, as `time`, or "now". By default the end of the log, or now (see `at` of
+    `GET /v1/model`), but not before the latest event."""
     mask_seen: bool = Field(True, strict=True)
     """Leave out items of the history."""
     candidates: Annotated[list[Id], Field(min_length=1, max_length=MAX_CANDIDATES)] | None = None

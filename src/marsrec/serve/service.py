@@ -134,12 +134,15 @@ class Service:
 
     def events(self, given: Sequence[GivenEvent]) -> list[Event]:
         """Events as the store keeps them."""
-        item_ids = self.models.get().recommender.item_ids
-        if any(isinstance(event.time, str) and event.time.strip() == "now" for event in given):
+        return [self.event(event.item, event.time) for event in given]
+
+    def event(self, item: int | str, time: float | str) -> Event:
+        """An event as the store keeps it."""
+        if isinstance(time, str) and time.strip() == "now":
             raise RefusalError(
                 422, "bad_moment", "An event at 'now' would be another one each time it is sent.", "Give its time."
             )
-        return [Event(as_text(event.item, item_ids), self.moment(event.time)) for event in given]
+        return Event(as_text(item, self.models.get().recommender.item_ids), self.moment(time))
 
     def asked(
         self,
@@ -147,7 +150,8 @@ class Service:
         events: Sequence[Event],
         *,
         k: int,
-        at: float | str | None,
+        at: int | None,
+        since: int,
         mask_seen: bool,
         candidates: torch.Tensor | None,
         explain: bool,
@@ -157,13 +161,12 @@ class Service:
         times = np.array([event.time for event in events], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         order = order[codes[order] > 0]
-        moment, since = self.when(model, at)
         made = Asked(
             model,
             codes=codes[order],
             times=times[order],
             k=k,
-            at=moment,
+            at=at,
             since=since,
             mask_seen=mask_seen,
             candidates=candidates,

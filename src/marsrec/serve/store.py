@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError
 
-SCHEMA = 1
+SCHEMA = 2
 PIECE = 5_000
 """Events that a statement asks for; SQLite takes 32,766 parameters."""
 
@@ -59,7 +59,8 @@ Job = tuple[str, Sequence[Event] | Removal]
 """A user, and what to keep or to forget."""
 
 Version = tuple[int, int]
-"""An epoch and a number of events. Within an epoch events are only added; a removal begins another one."""
+"""An epoch and a number of events. Within an epoch events are only added; a removal begins another one. Nobody has
+epoch 0."""
 
 
 class FullError(MarsrecError):
@@ -124,7 +125,7 @@ class Store:
         Returns
         -------
         list
-            For each job how many of its events are new, or were removed, or why none of them was kept.
+            For each job how many of its events are new, or were removed, or why nothing was done.
         """
         outcomes: list[int | Exception] = [0] * len(jobs)
         with self._writing() as connection:
@@ -142,19 +143,25 @@ class Store:
 
     def _remove(self, connection: sa.Connection, user: str, event: Event | None) -> int:
         mine, own = _users.c.user == user, _events.c.user == user
-        if connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none() is None:
+        count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none()
+        if count is None:
             return 0
-        chosen = sa.select(_events.c.item, _events.c.time).where(own).order_by(_events.c.number)
-        found = [Event(item, time) for item, time in connection.execute(chosen)]
-        kept = [] if event is None else [other for other in found if other != event]
-        if len(kept) < len(found):
+        number = 1
+        if event is not None:
+            this = sa.select(_events.c.number).where(own, _events.c.item == event.item, _events.c.time == event.time)
+            number = connection.execute(this).scalar_one_or_none() or 0
+            if number == 0:
+                return 0
+        if event is None or count == 1:
             connection.execute(sa.delete(_events).where(own))
-        if not kept:
-            connection.execute(sa.delete(_users).where(mine))  # nothing stays of who is forgotten
-        elif len(kept) < len(found):
-            _insert(connection, user, kept, after=0)
-            connection.execute(sa.update(_users).where(mine).values(events=len(kept), epoch=_epoch()))
-        return len(found) - len(kept)
+            connection.execute(sa.delete(_users).where(mine))  # not even the name stays
+            return int(count)
+        later = self._read(connection, user, after=number)  # numbers have no gaps: those after it move up
+        connection.execute(sa.delete(_events).where(own, _events.c.number >= number))
+        if later:
+            _insert(connection, user, later, after=number - 1)
+        connection.execute(sa.update(_users).where(mine).values(events=count - 1, epoch=_epoch()))
+        return 1
 
     def _add(self, connection: sa.Connection, user: str, events: Sequence[Event]) -> int:
         insert = (sqlite.insert if self.engine.dialect.name == "sqlite" else postgresql.insert)(_users)
@@ -186,15 +193,23 @@ class Store:
             chosen = sa.select(_users).where(_users.c.user.in_(users), _users.c.events > 0)
             return {row.user: (row.epoch, row.events) for row in connection.execute(chosen)}
 
-    def events(self, user: str, after: int = 0) -> list[Event]:
-        """The events of a user with a greater number than `after`, in the order in which they came."""
+    def events(self, user: str, after: int = 0, epoch: int | None = None) -> list[Event]:
+        """The events of a user with a greater number than `after`, in the order in which they came.
+
+        None at all if the user's epoch is another one than the one that is given.
+        """
+        with self.engine.connect() as connection:
+            return self._read(connection, user, after, epoch)
+
+    def _read(self, connection: sa.Connection, user: str, after: int, epoch: int | None = None) -> list[Event]:
         chosen = (
             sa.select(_events.c.item, _events.c.time)
             .where(_events.c.user == user, _events.c.number > after)
             .order_by(_events.c.number)
         )
-        with self.engine.connect() as connection:
-            return [Event(item, time) for item, time in connection.execute(chosen)]
+        if epoch is not None:  # in the same statement: a removal may come between two
+            chosen = chosen.join(_users, _users.c.user == _events.c.user).where(_users.c.epoch == epoch)
+        return [Event(item, time) for item, time in connection.execute(chosen)]
 
     def search(self, text: str, limit: int) -> list[str]:
         """Users with events whose id has `text` in it, those that begin with it first."""
@@ -202,7 +217,7 @@ class Store:
         chosen = (
             sa.select(_users.c.user)
             .where(_users.c.user.icontains(text, autoescape=True), _users.c.events > 0)
-            .order_by(sa.case((begins, 0), else_=1), _users.c.user)
+            .order_by(sa.case((begins, 0), else_=1), sa.func.length(_users.c.user), _users.c.user)
             .limit(limit)
         )
         with self.engine.connect() as connection:
@@ -237,8 +252,8 @@ def _insert(connection: sa.Connection, user: str, events: Sequence[Event], after
 
 
 def _epoch() -> int:
-    """A number that was never used for a user before."""
-    return secrets.randbits(62)
+    """A number that no epoch of a user had before, by all likelihood."""
+    return 1 + secrets.randbits(62)
 
 
 def _engine(url: str) -> sa.Engine:
@@ -270,6 +285,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where the driver guesses
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
 
     @sa.event.listens_for(engine, "begin")
     def _begun(connection: sa.Connection) -> None:

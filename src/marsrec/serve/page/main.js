@@ -9,7 +9,7 @@ const OWN = "marsrec-own";
 const AGES = [[0, "just now"], [600, "10 minutes ago"], [3600, "1 hour ago"], [6 * 3600, "6 hours ago"], [86400, "1 day ago"], [7 * 86400, "1 week ago"], [30 * 86400, "1 month ago"], [182 * 86400, "6 months ago"], [365 * 86400, "1 year ago"]];
 
 // base: the moment that is asked where the slider is at its left end; null until the server has told it.
-const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", base: null, latest: null, before: {}, shown: {}, running: {} };
+const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", origin: null, base: null, latest: null, moved: false, before: {}, shown: {}, running: {} };
 
 const chosen = () => [$("model").value, $("other").value].filter((name, index, all) => name && all.indexOf(name) === index);
 const info = () => state.models[$("model").value];
@@ -58,29 +58,29 @@ function showMoment() {
   $("add-hint").textContent = state.mode === "user" ? `A click stores the event at ${date(eventTime(), info().unit)}.` : "";
 }
 
-function ownHistory() {
-  const events = state.own.map(({ item, age }) => ({ item, time: later(state.origin, -age, info().unit) }));
-  state.latest = events.length ? Math.max(...events.map(({ time }) => time)) : null;
-  state.base = $("from").value === "latest" && events.length ? state.latest : state.origin;
-  return events;
-}
+// Events of one's own are so long before the moment when the history was begun.
+const ownHistory = () => state.own.map(({ item, age }) => ({ item, time: later(state.origin, -age, info().unit) }));
 
-function ask(at, signal) {
-  return Promise.all(chosen().map((model) => (state.mode === "user"
-    ? api.recommendToUser(state.user, { model, at, signal })
-    : api.recommendForHistory(ownHistory(), { model, at, signal }))));
-}
+const ask = (events, at, signal) => Promise.all(chosen().map((model) => (state.mode === "user"
+  ? api.recommendToUser(state.user, { model, at, signal })
+  : api.recommendForHistory(events, { model, at, signal }))));
 
 async function refresh({ keepBase = true } = {}) {
   if (!info() || (state.mode === "user" && state.user === null)) return;
   const signal = only("results");
   if (!keepBase) { state.base = state.latest = null; $("at").value = 0; state.moved = false; }
-  if (state.mode === "own") ownHistory();
+  let events = [];
+  if (state.mode === "own") {
+    if (!keepBase) state.origin = usualMoment();
+    events = ownHistory();
+    state.latest = events.length ? Math.max(...events.map(({ time }) => time)) : null;
+    state.base = $("from").value === "latest" ? state.latest ?? state.origin : state.origin;
+  }
   const at = moment();
   await attempt(async () => {
     let results;
     try {
-      results = await ask(at, signal);
+      results = await ask(events, at, signal);
     } catch (error) {
       if (error.code === "too_early" && at !== null && state.mode === "user") { // an event came in from elsewhere
         state.base = null;
@@ -133,6 +133,7 @@ function markUser() {
 function choose(user) {
   state.user = user;
   forget();
+  $("undo").replaceChildren();
   markUser();
   history.replaceState(null, "", `?${new URLSearchParams({ user })}`);
   return refresh({ keepBase: false });
@@ -143,10 +144,11 @@ const userButton = (user, ...content) => make("li", {}, make("button", { type: "
 async function searchUsers() {
   const text = $("user-search").value.trim();
   const found = await attempt(() => api.findUsers(text, $("model").value, only("users")));
-  if (!found) return;
+  if (!found) return undefined;
   $("users").replaceChildren(...found.users.map(({ user, stored }) => userButton(user, String(user), stored ? make("small", {}, "live") : "")));
   if (text && !found.users.some(({ user }) => String(user) === text)) $("users").append(userButton(text, `${text} `, make("small", {}, "a new user")));
   markUser();
+  return found;
 }
 
 async function searchItems() {
@@ -172,12 +174,13 @@ async function add(item, title) {
   const time = eventTime();
   const done = await attempt(async () => api.addEvent(user, item, time));
   if (!done || state.user !== user) return;
-  await refresh({ keepBase: false });
   const undo = async () => {
     remember();
+    $("undo").replaceChildren();
     if (await attempt(() => api.removeEvent(user, item, time)) && state.user === user) await refresh({ keepBase: false });
   };
-  if (done.new) $("status").append(make("button", { type: "button", id: "undo", onclick: undo }, "Take the event back"));
+  $("undo").replaceChildren(...(done.new ? [make("button", { type: "button", onclick: undo }, `Take ${title ?? item} back`)] : []));
+  await refresh({ keepBase: false });
 }
 
 function showOwn() {
@@ -202,7 +205,8 @@ function switchTo(mode) {
   }
   $("item-label").textContent = mode === "user" ? "Add an event of this user" : "Add an item";
   forget();
-  if (mode === "own") { state.origin = usualMoment(); showOwn(); }
+  $("undo").replaceChildren();
+  if (mode === "own") showOwn();
   refresh({ keepBase: false });
 }
 
@@ -210,7 +214,9 @@ function switchTo(mode) {
 
 function debounced(work, wait) {
   let timer;
-  return () => { clearTimeout(timer); timer = setTimeout(work, wait); };
+  const soon = () => { clearTimeout(timer); timer = setTimeout(work, wait); };
+  soon.cancel = () => clearTimeout(timer);
+  return soon;
 }
 
 async function start() {
@@ -236,9 +242,12 @@ $("at").addEventListener("input", showMoment);
 $("from").addEventListener("change", () => { remember(); refresh({ keepBase: false }); });
 $("model").addEventListener("change", () => { forget(); searchUsers(); searchItems(); refresh({ keepBase: false }); });
 $("other").addEventListener("change", () => { forget(); refresh(); });
-$("user-search").addEventListener("input", debounced(searchUsers, 150));
+const searchSoon = debounced(searchUsers, 150);
+$("user-search").addEventListener("input", searchSoon);
 $("user-search").addEventListener("keydown", async (event) => {
-  if (event.key === "Enter") { await searchUsers(); $("users").querySelector("button")?.click(); }
+  if (event.key !== "Enter") return;
+  searchSoon.cancel();
+  if (await searchUsers()) $("users").querySelector("button")?.click(); // not one of an older list
 });
 $("item-search").addEventListener("input", debounced(searchItems, 150));
 $("own-clear").addEventListener("click", () => { state.own = []; forget(); showOwn(); refresh({ keepBase: false }); });
