@@ -119,6 +119,32 @@ def test_an_overloaded_server_answers_503_and_recovers(
     assert len(service.users) == 0
 
 
+def test_what_cannot_wait_is_not_even_read(folders: dict[str, Path], start: Callable[..., TestClient]) -> None:
+    client = start(folders["mars-t"], queue=64, batch=1)
+    service = client.app.state.service
+    go, real = threading.Event(), service.answers._work
+    service.answers._work = lambda jobs: go.wait(20) and real(jobs)
+    body = {"histories": [[]] * 64}
+    waiting = [threading.Thread(target=client.post, args=("/v1/recommend",), kwargs={"json": body}) for _ in range(2)]
+    for thread in waiting:  # one of the first is worked on, so that one place is left, which the second do not fit into
+        thread.start()
+    filler = threading.Thread(target=client.post, args=("/v1/recommend",), kwargs={"json": {"history": []}})
+    until = time.monotonic() + 20
+    while len(service.answers) < 63 and time.monotonic() < until:
+        time.sleep(0.01)
+    filler.start()
+    while not service.answers.full and time.monotonic() < until:
+        time.sleep(0.01)
+    refused = client.post("/v1/recommend", content=b"not even JSON", headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert client.get("/v1/users/u1").status_code == 200  # another thread's work
+    go.set()
+    for thread in (*waiting, filler):
+        thread.join()
+    refused = client.post("/v1/recommend", content=b"not even JSON", headers={"Content-Type": "application/json"})
+    assert refused.status_code == 400
+
+
 def test_too_many_requests_under_way(folders: dict[str, Path], start: Callable[..., TestClient]) -> None:
     client = start(folders["mars-t"], requests=4)
     service = client.app.state.service

@@ -57,7 +57,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     app.include_router(api)
     app.include_router(state)
     install(app)
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics)
+    app.add_middleware(Guard, settings=settings, metrics=service.metrics, full=service.full)
     if (PAGE / "index.html").is_file():
         app.mount("/static", StaticFiles(directory=PAGE), name="static")
 

@@ -58,6 +58,11 @@ class Batcher(Generic[Job, Result]):
     def __len__(self) -> int:
         return len(self._queue)
 
+    @property
+    def full(self) -> bool:
+        """Whether not even one more job can wait."""
+        return len(self._queue) >= self._waiting
+
     def start(self) -> None:
         """Begin to work."""
         self._open = True

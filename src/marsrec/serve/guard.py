@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,8 +29,10 @@ _HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 class Guard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings, metrics: Metrics) -> None:
-        self.app, self.settings, self.metrics = app, settings, metrics
+    def __init__(
+        self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, full: Callable[[str], bool] = lambda path: False
+    ) -> None:
+        self.app, self.settings, self.metrics, self.full = app, settings, metrics, full
         self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +75,7 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        if self.under_way > self.settings.requests:
+        if self.under_way > self.settings.requests or self.full(scope["path"]):
             raise RefusalError(503, "overload", "Too many requests are under way.", "Ask again in a second.")
         if self.settings.token is not None:
             given = headers.get("authorization", "")

@@ -91,6 +91,10 @@ class Service:
         show.note(f"Loaded anew: {', '.join(names)}.")
         return names
 
+    def full(self, path: str) -> bool:
+        """Whether a request would only be read to be refused: reading a history costs as much as answering it."""
+        return path == "/v1/recommend" and self.answers.full
+
     def measure(self) -> None:
         """Bring gauges up to date."""
         for what, batcher in (("answers", self.answers), ("users", self.users), ("writes", self.writes)):
