@@ -216,10 +216,10 @@ def test_a_damaged_folder_is_refused(mars: Recommender, tmp_path: Path, damage: 
     mars.save(tmp_path / "model")
     content = (tmp_path / "model" / damage).read_bytes()
     (tmp_path / "model" / damage).write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match="not a readable saved recommender|is not what was saved"):
+    with pytest.raises(DataError, match=r"not a readable saved recommender|is not what was saved"):
         Recommender.load(tmp_path / "model")
     (tmp_path / "model" / damage).unlink()
-    with pytest.raises(DataError, match="not a readable saved recommender|is not what was saved"):
+    with pytest.raises(DataError, match=r"not a readable saved recommender|is not what was saved"):
         Recommender.load(tmp_path / "model")
 
 
