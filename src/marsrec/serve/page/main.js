@@ -53,7 +53,7 @@ function showMoment() {
   $("at").setAttribute("aria-valuetext", $("at-words").textContent);
   const hear = chosen().filter((name) => state.models[name]?.clock === "request");
   $("clock").textContent = hear.length
-    ? `${hear.join(" and ")} ${hear.length > 1 ? "hear" : "hears"} when it is asked: move the slider and see the order change.`
+    ? `${hear.join(" and ")} ${hear.length > 1 ? "hear when they are" : "hears when it is"} asked: move the slider and see the order change.`
     : "The moment of the request changes nothing here. A model fitted with --clock request hears it.";
   $("add-hint").textContent = state.mode === "user" ? `A click stores the event at ${date(eventTime(), info().unit)}.` : "";
 }
