@@ -44,8 +44,8 @@ def test_the_operator_itself_has_the_size_in_the_paper() -> None:
 
 def test_density_chooses_length_dropout_heads_and_backbone() -> None:
     sparse, dense = model_settings("mars", 8.9), model_settings("mars-t", 165.5)
-    assert (sparse.length, sparse.encoder.dropout, sparse.readout.heads) == (50, 0.5, 4)
-    assert (dense.length, dense.encoder.dropout, dense.readout.heads) == (200, 0.2, 8)
+    assert (sparse.length, sparse.encoder.dropout, sparse.readout.heads, sparse.readout.dropout) == (50, 0.5, 4, 0.2)
+    assert (dense.length, dense.encoder.dropout, dense.readout.heads, dense.readout.dropout) == (200, 0.2, 8, 0.0)
     assert backbone(49.9) == "mars-t"
     assert backbone(50.0) == "mars-m"
     assert model_settings("mars", 50.0) == model_settings("mars-m", 50.0)

@@ -211,7 +211,8 @@ def model_settings(
         A recipe's name, or "mars" to let the backbone rule choose.
     average_length : float
         Average training-sequence length. From 50 on data count as dense: length 200, dropout 0.2 and 8 MARS heads
-        instead of 50, 0.5 and 4, the paper's values. A recipe that names its own dropout keeps it.
+        instead of 50, 0.5 and 4, the paper's values; and no dropout on the user vector instead of 0.2, which the paper
+        does not mention. A recipe that names its own dropout keeps it.
     encoder, readout : str, optional
         Replace one part of the recipe by another.
     options : mapping, optional
@@ -253,6 +254,7 @@ def model_settings(
         values["encoder"]["dropout"] = 0.2 if dense else 0.5
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
+        values["readout"]["dropout"] = 0.0 if dense else 0.2
     if values["encoder"]["name"] == "gru":  # states as wide as the item embedding, where these become users
         values["encoder"]["project"] = values["readout"]["name"] != "narm"
     for path, value in {**(recipe.published if published else {}), **(options or {})}.items():
