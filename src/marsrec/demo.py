@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from marsrec import show
 from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
@@ -14,6 +13,7 @@ from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
 from marsrec.lab.inspection import read_heads
 from marsrec.lab.page import COLORS, STYLES, plot
+from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.training.module import TrainingSettings
 
@@ -53,10 +53,13 @@ def run(out: Path) -> list[Path]:
 
     mars = trained[BEST]
     all_rates, all_gates, _ = read_heads(mars)
-    rates, gate = all_rates.median(0).values.numpy(), all_gates.mean(0).numpy()
-    _show_rates(mars, truth, rates, gate)
+    rates, gate = all_rates.median(0).values, all_gates.mean(0).numpy()
+    readout = mars._fitted().readout
+    assert isinstance(readout, Mars)
+    lives = readout.operator.half_lives(rates).numpy()
+    _show_lives(truth, lives, gate)
     picture = out / "decay.png"
-    draw_decay(picture, mars, truth, rates, gate)
+    draw_decay(picture, truth, rates.numpy(), lives, gate)
 
     user, last = _example_user(histories)
     soon, later = last + 10 * 60, last + 30 * 86_400
@@ -82,10 +85,8 @@ def _folder(title: str) -> str:
     return title.replace(",", "").replace(" ", "-")
 
 
-def _show_rates(recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
-    assert recommender.network is not None
-    operator = recommender.network.readout.get_submodule("operator")
-    learned = sorted(zip(operator.half_lives(torch.as_tensor(rates)).tolist(), gate.tolist(), strict=True))  # type: ignore[operator]
+def _show_lives(truth: HawkesTruth, lives: Any, gate: Any) -> None:
+    learned = sorted(zip(lives.tolist(), gate.tolist(), strict=True))
     true = sorted(zip((np.log(2) / truth.rates).tolist(), truth.weights.tolist(), strict=True))
     rows = []
     for index in range(max(len(learned), len(true))):
@@ -107,7 +108,7 @@ def _example_user(histories: Histories) -> tuple[Any, int]:
     return histories.user_ids.ids[chosen], int(histories.times[histories.offsets[chosen + 1] - 1])
 
 
-def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: Any, gate: Any) -> None:
+def draw_decay(path: Path, truth: HawkesTruth, rates: Any, lives: Any, gate: Any) -> None:
     """Draw the true excitation kernels and the learned decay curves over age, on logarithmic time."""
     hours = np.logspace(-2, np.log10(24 * 90), 400)
     figure, (left, right) = plot(2, width=11, height=5, share_y=True)
@@ -120,8 +121,7 @@ def draw_decay(path: Path, recommender: Recommender, truth: HawkesTruth, rates: 
     left.set_title("What the data do: excitation by an earlier event")
     for index, k in enumerate(np.argsort(-rates)):
         curve = (1 + hours) ** -rates[k]
-        life = 2 ** (1 / rates[k]) - 1
-        label = f"half-life {_spell(life)}, gate {gate[k]:.2f}"
+        label = f"half-life {_spell(lives[k])}, gate {gate[k]:.2f}"
         right.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
     mixed = (gate[:, None] * (1 + hours) ** -rates[:, None]).sum(0)
     right.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="fused by the gate")

@@ -254,7 +254,8 @@ def model_settings(
         values["encoder"]["dropout"] = 0.2 if dense else 0.5
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
-        values["readout"]["dropout"] = 0.0 if dense else 0.2
+        if dense:
+            values["readout"]["dropout"] = 0.0
     if values["encoder"]["name"] == "gru":  # states as wide as the item embedding, where these become users
         values["encoder"]["project"] = values["readout"]["name"] != "narm"
     for path, value in {**(recipe.published if published else {}), **(options or {})}.items():

@@ -88,9 +88,9 @@ class Guard:
             # Without a token this machine's users are trusted, but not the pages that their browsers show.
             host = _HOST.fullmatch(headers.get("host", ""))
             own = host is not None and is_loopback(host["six"] or host["name"])
-            same = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-            same = same and headers.get("origin", f"http://{headers.get('host')}") == f"http://{headers.get('host')}"
-            if not own or not same:
+            home = f"http://{headers.get('host')}"
+            same_site = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+            if not own or not same_site or headers.get("origin", home) != home:
                 raise RefusalError(403, "foreign", "Asked by a page of another site.", "Ask for http://localhost.")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:

@@ -169,19 +169,18 @@ def _shortlist(model: Model) -> Shortlist:
 
 def _sample(model: Model) -> Tensor:
     """Vectors of some users (N, d); of histories of one item each if it was saved without its users."""
-    recommender, vectors = model.recommender, []
-    drawn = np.random.default_rng(0)
-    for user in drawn.permutation(len(model.sessions.user_ids))[:SAMPLED] + 1:
+    recommender, rng = model.recommender, np.random.default_rng(0)
+    users = rng.permutation(len(model.sessions.user_ids))[:SAMPLED] + 1
+    histories = [model.sessions.saved(int(user)) for user in users]
+    histories = [(codes, times) for codes, times in histories if len(codes)]
+    if not histories:
+        items = rng.permutation(len(recommender.item_ids))[:SAMPLED] + 1
+        histories = [(np.array([item]), np.array([recommender.log_end])) for item in items]
+    vectors = []
+    for codes, times in histories:
         session = recommender.start()
-        codes, times = model.sessions.saved(int(user))
         session.extend(codes[-recommender.settings.length :], times[-recommender.settings.length :])
-        if session.events:
-            vectors.append(session.vector())
-    if not vectors:
-        for item in drawn.permutation(len(recommender.item_ids))[:SAMPLED] + 1:
-            session = recommender.start()
-            session.extend(np.array([item]), np.array([recommender.log_end]))
-            vectors.append(session.vector())
+        vectors.append(session.vector())
     return torch.stack(vectors)
 
 

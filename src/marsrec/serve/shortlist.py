@@ -94,10 +94,10 @@ class Shortlist:
 
 def _likely(network: SequenceModel, index: Any, users: Tensor, k: int) -> Tensor:
     """(N, k) codes of the items that score best in the index; 0 where it found fewer."""
-    queries, _, bias = network.scorer(users, network.items.weight[:1])
-    queries = queries if bias is None else F.pad(queries, (0, 1), value=1.0)
     import faiss
 
+    queries, _, bias = network.scorer(users, network.items.weight[:1])
+    queries = queries if bias is None else F.pad(queries, (0, 1), value=1.0)
     faiss.omp_set_num_threads(torch.get_num_threads())  # holds for the thread that calls
     _, found = index.search(queries.float().cpu().numpy(), k)
     return torch.from_numpy(found + 1).to(users.device)
