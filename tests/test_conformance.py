@@ -83,6 +83,21 @@ def test_padding_and_batch_mates_never_influence_a_user(name: str) -> None:
 
 
 @every_model
+def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str) -> None:
+    """A cheaper way to the state that is read out is still the same state, with the same gradients."""
+    model, batch = build(name), gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
+    embedded = model.items(batch.items).detach().requires_grad_()
+    latest, whole = model.encoder.latest(embedded, batch), batch.at_last(model.encoder(embedded, batch))
+    torch.testing.assert_close(latest, whole, rtol=1e-9, atol=1e-9)
+    weights = torch.randn_like(whole)
+    wanted = [embedded, *(p for p in model.encoder.parameters() if p.requires_grad)]
+    gradients = [torch.autograd.grad((x * weights).sum(), wanted, allow_unused=True) for x in (latest, whole)]
+    for short, long in zip(*gradients, strict=True):
+        short, long = (torch.zeros(()) if grad is None else grad for grad in (short, long))
+        torch.testing.assert_close(short.expand_as(long), long, rtol=1e-9, atol=1e-9)
+
+
+@every_model
 def test_the_order_of_events_or_their_times_matter(name: str) -> None:
     """Swapping two items of a history gives another user vector: no model is a bag of items."""
     model = build(name)

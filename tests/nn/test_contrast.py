@@ -11,8 +11,7 @@ from marsrec.data.batches import Batch
 from marsrec.nn.encoders.frequency import FrequencySettings
 from marsrec.nn.encoders.transformer import TransformerSettings
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives import contrast
-from marsrec.nn.objectives.contrast import ContrastSettings, spectral_distance, twin_users
+from marsrec.nn.objectives.contrast import ContrastSettings, spectral_distance
 from marsrec.nn.objectives.next_item import NextItemSettings
 from marsrec.nn.readouts.last import Last
 from marsrec.nn.scorers import Dot
@@ -101,13 +100,6 @@ def test_channels_compare_the_user_vectors_of_the_views() -> None:
     expected = 0.1 * (torch.fft.rfft(users, norm="ortho") - torch.fft.rfft(twins, norm="ortho")).abs().mean()
     losses = ContrastSettings(spectrum="channels").losses(model, batch)
     torch.testing.assert_close(losses["frequency"], expected, rtol=1e-9, atol=0)
-
-
-@torch.no_grad()
-def test_twins_keep_their_places_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contrast, "CHUNK", 2)
-    model, twins = model_of(), prefixes([4, 1, 6, 2, 4], 2)
-    torch.testing.assert_close(twin_users(model, twins), model(twins).users, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("spectrum", ["time", "channels"])

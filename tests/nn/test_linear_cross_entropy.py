@@ -46,6 +46,20 @@ def test_gradcheck_for_any_part_of_the_inputs(needs):
     assert torch.autograd.gradcheck(lambda u, v, b: linear_cross_entropy(u, v, targets, bias=b, chunk_rows=2), inputs)
 
 
+def test_what_is_left_out_competes_nowhere_and_gets_no_gradient():
+    users, items, targets, bias = problem(count=9, catalog=7)
+    left_out = (targets + 1) % 7
+    ours = linear_cross_entropy(users, items, targets, bias=bias, left_out=left_out, chunk_rows=4)
+    logits = F.linear(users, items, bias).scatter(1, left_out[:, None], -torch.inf)
+    theirs = F.cross_entropy(logits, targets)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+    gradients = (torch.autograd.grad(loss, [users, items, bias]) for loss in (ours, theirs))
+    for mine, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match=r"left_out must be one row of items per user, 9, got \(8,\)"):
+        linear_cross_entropy(users, items, targets, left_out=left_out[1:])
+
+
 def test_large_logits_neither_overflow_nor_lose_the_loss():
     users, items, targets, _ = problem(dtype=torch.float32, scale=1e4)
     ours, theirs = linear_cross_entropy(users, items, targets), reference(users, items, targets)

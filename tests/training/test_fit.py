@@ -188,8 +188,9 @@ def test_large_prefix_batches_are_encoded_in_parts_with_the_same_gradients(monke
         twins = settings.objective.needs_twins
         batch = training_batches(split, 12, False, TrainingSettings(), 0, twins=twins)[0]
         gradients = []
-        for positions in (32_768, 100):
-            monkeypatch.setattr("marsrec.nn.model.POSITIONS", positions)
+        for at_once, held in ((10_000, 10_000), (100, 10_000), (100, 100)):  # whole, in parts, parts computed again
+            monkeypatch.setattr("marsrec.nn.model.AT_ONCE", at_once)
+            monkeypatch.setattr("marsrec.nn.model.HELD", held)
             torch.manual_seed(0)
             model = settings.build(20).double().train()
             torch.manual_seed(1)
@@ -197,5 +198,6 @@ def test_large_prefix_batches_are_encoded_in_parts_with_the_same_gradients(monke
                 model.encoder.blocks[0].gate_dropout.p = 0.0
             torch.stack(list(settings.objective.losses(model, batch).values())).sum().backward()
             gradients.append([parameter.grad for parameter in model.parameters()])
-        for whole, parts in zip(*gradients, strict=True):
-            torch.testing.assert_close(whole, parts, rtol=1e-9, atol=1e-9)
+        for whole, parts, again in zip(*gradients, strict=True):
+            torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(again, whole, rtol=1e-9, atol=1e-9)

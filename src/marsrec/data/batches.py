@@ -50,14 +50,22 @@ class Batch:
         return Batch(**{name: part.to(device) for name, part in parts.items() if part is not None})
 
     def __getitem__(self, rows: slice | Tensor) -> "Batch":
-        """Some of the rows."""
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Batch(**{name: part[rows] for name, part in parts.items() if part is not None})
+        """Some of the rows, no wider than the longest of them."""
+        lengths = self.lengths[rows]
+        longest = int(lengths.max())
+        columns = (self.items, self.times, self.targets, self.target_times)
+        items, times, targets, target_times = (column[rows, :longest] for column in columns)
+        twins = None if self.twins is None else self.twins[rows]
+        return Batch(items, times, lengths, targets, target_times, twins)
 
     @property
     def last(self) -> Tensor:
         """(B,) index of each row's latest event."""
         return self.lengths - 1
+
+    def at_last(self, states: Tensor) -> Tensor:
+        """(B, L, d) -> (B, d), what stands at each row's latest event."""
+        return states.gather(1, self.last[:, None, None].expand(-1, 1, states.shape[-1]))[:, 0]
 
     @property
     def inside(self) -> Tensor:

@@ -1,9 +1,10 @@
 """Item embedding, encoder, readout and scorer, put together."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -23,21 +24,40 @@ class Scorer(Protocol):
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
 
-POSITIONS = 32_768
+AT_ONCE = 16_384
 """Positions that are encoded at once where a row is trained on one target, which makes for many of them."""
+HELD = 131_072
+"""Positions of a step from which on the backward pass computes again what it needs, instead of holding it."""
 
 
-def by_rows(encode: Callable[[Tensor, Any], Tensor], embedded: Tensor, given: Batch | Tensor) -> Tensor:
-    """`encode(embedded, given)`, some rows at a time, with what the backward pass needs computed again there.
+def by_length(encode: Callable[[Tensor, Tensor], Tensor], embedded: Tensor, lengths: Tensor) -> Tensor:
+    """`encode(embedded, all rows)`, some rows of similar length at a time, so that little of it is padding.
 
-    A step on 2,048 rows of 200 events would hold many gigabytes otherwise. Small batches are encoded as they are.
+    A step on 2,048 rows of 200 events would hold many gigabytes: there the backward pass encodes them once more.
+
+    Parameters
+    ----------
+    encode : callable
+        Takes some rows of `embedded`, cut to the longest of them, and which they are; gives their states (b, l, d), or
+        a vector (b, d) for each.
+    embedded : Tensor (B, L, d)
+        Embedded items.
+    lengths : Tensor (B,)
+        How much of each row counts.
     """
-    rows, length = embedded.shape[:2]
-    chunk = max(1, POSITIONS // length)
-    if rows <= chunk or not torch.is_grad_enabled():
-        return encode(embedded, given)
-    parts = [slice(start, start + chunk) for start in range(0, rows, chunk)]
-    return torch.cat([checkpoint(encode, embedded[part], given[part], use_reentrant=False) for part in parts])
+    rows, width = embedded.shape[:2]
+    if rows * width <= AT_ONCE:
+        return encode(embedded, torch.arange(rows, device=lengths.device))
+    order = left = lengths.argsort(stable=True)
+    again = rows * width > HELD and torch.is_grad_enabled()
+    parts: list[Tensor] = []
+    while len(left):
+        longest = int(lengths[left[-1]])
+        left, part = left.tensor_split([-max(1, AT_ONCE // longest)])
+        chosen = embedded[part, :longest]
+        states = checkpoint(encode, chosen, part, use_reentrant=False) if again else encode(chosen, part)
+        parts.insert(0, states if states.ndim == 2 else F.pad(states, (0, 0, 0, width - longest)))
+    return torch.cat(parts)[order.argsort()]
 
 
 class SequenceModel(nn.Module):
@@ -74,16 +94,21 @@ class SequenceModel(nn.Module):
 
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
+        if self.readout.latest_alone and not self.causal:
+            return ReadoutOutput(self._encoded(self.encoder.latest, batch)[1])
         embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Embedded items (B, L, d) and states (B, L, width)."""
+        return self._encoded(self.encoder, batch)
+
+    def _encoded(self, encode: Callable[[Tensor, Batch], Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         embedded = self.item_dropout(self.items(batch.items))
         if self.causal or not self.training:
-            return embedded, self.encoder(embedded, batch)
-        return embedded, by_rows(self.encoder, embedded, batch)
+            return embedded, encode(embedded, batch)
+        return embedded, by_length(lambda part, rows: encode(part, batch[rows]), embedded, batch.lengths)
 
     # Live: a memory of fixed size instead of the history.
 

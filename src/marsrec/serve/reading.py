@@ -14,7 +14,6 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.readouts.base import at_last
 from marsrec.nn.readouts.mars import Mars
 from marsrec.nn.scorers import Dot
 
@@ -108,7 +107,7 @@ def read(
         batch.times,
         now=now[:, 0] if on_request else None,
         lengths=batch.lengths,
-        last_items=at_last(embedded, batch),
+        last_items=batch.at_last(embedded),
     )
     assert seen.weights is not None
     heads = Heads(seen.rates[0, 0], seen.gate[0, 0], seen.weights[0])

@@ -30,6 +30,10 @@ class Encoder(nn.Module, ABC):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) embedded items -> (B, L, width) states."""
 
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) embedded items -> (B, width) states at the latest events, at less cost where that can be."""
+        return batch.at_last(self(embedded, batch))
+
     def start(self, rows: int) -> Memory:
         """The memory of histories without events; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")

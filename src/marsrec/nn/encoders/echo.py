@@ -94,8 +94,15 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Tensor, order: Tensor) -> Tensor:
         """(B, L, d) and the order in which to read backwards -> (B, L, d)."""
-        forwards = self.forwards(x)
         backwards = reordered(self.backwards(reordered(x, order)), order)
+        return self._mixed(x, self.forwards(x), backwards)
+
+    def latest(self, x: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, d) at the latest events, with which reading backwards begins."""
+        event = batch.at_last(x)
+        return self._mixed(event, self.forwards.latest(x, batch), self.backwards(event[:, None])[:, 0])
+
+    def _mixed(self, x: Tensor, forwards: Tensor, backwards: Tensor) -> Tensor:
         forwards, backwards = self.dropout(forwards) + x, self.dropout(backwards) + x
         mixed: Tensor = self.forwards_norm(forwards) + self.backwards_norm(backwards)
         return mixed
@@ -128,18 +135,28 @@ class Layer(nn.Module):
         self.filter = FrequencyFilter(dim, length)
         self.filter_norm = nn.LayerNorm(dim, eps=NORM_EPS)
         pairs = settings.layers if settings.published else 1
-        self.pairs = nn.ModuleList(Bidirectional(dim, settings) for _ in range(pairs))
+        self.pairs: Sequence[Bidirectional] = nn.ModuleList(Bidirectional(dim, settings) for _ in range(pairs))  # type: ignore[assignment]
         self.gated = GatedLinear(dim, settings)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, inside: Tensor, order: Tensor) -> Tensor:
         """(B, L, d), the (B, L, 1) mask of events and their reversed order -> (B, L, d)."""
-        # The filter spreads every position over all: padding must be nothing before it.
-        x = self.filter_norm(self.dropout(self.filter(x * inside)) + x)
+        x = self._filtered(x, inside)
         for pair in self.pairs:
             x = pair(x, order)
         gated: Tensor = self.gated(x)
         return gated
+
+    def latest(self, x: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, d) at the latest events, of a layer with one pair."""
+        (pair,) = self.pairs
+        gated: Tensor = self.gated(pair.latest(self._filtered(x, batch.inside[..., None]), batch))
+        return gated
+
+    def _filtered(self, x: Tensor, inside: Tensor) -> Tensor:
+        # The filter spreads every position over all: padding must be nothing before it.
+        normed: Tensor = self.filter_norm(self.dropout(self.filter(x * inside)) + x)
+        return normed
 
 
 class Echo(Encoder):
@@ -171,3 +188,13 @@ class Echo(Encoder):
         for layer in self.layers:
             x = layer(x, inside[..., None], order)
         return x[:, :length]
+
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """See `Encoder.latest`: in the last layer nothing needs to read backwards but the latest event."""
+        if self.published:
+            return super().latest(embedded, batch)
+        order = reversal(batch.lengths, embedded.shape[1])
+        x: Tensor = self.norm(self.dropout(embedded))
+        for layer in self.layers[:-1]:
+            x = layer(x, batch.inside[..., None], order)
+        return self.layers[-1].latest(x, batch)

@@ -83,6 +83,13 @@ class StateSpace(nn.Module):
         x = F.silu(causal_conv(x, self.kernel, self.kernel_bias))
         return self._out(selective_scan(x, *self._selected(x)), gate)
 
+    def latest(self, x: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, d), what `forward` gives at the latest events: gate and output are computed there alone."""
+        inputs, gate = self.in_projection.weight.chunk(2)
+        scanned = F.silu(causal_conv(F.linear(x, inputs), self.kernel, self.kernel_bias))
+        scanned = batch.at_last(selective_scan(scanned, *self._selected(scanned)))
+        return self._out(scanned, F.linear(batch.at_last(x), gate))
+
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
         channels, width = self.kernel.shape

@@ -74,7 +74,17 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, inside: Tensor, order: Tensor) -> Tensor:
         """(B, L, d), the (B, L, 1) mask of events and their flipped order -> (B, L, d)."""
-        recurrent, flipped, forward = self.branches(x, inside, order)
+        return self._after(x, *self.branches(x, inside, order))
+
+    def latest(self, x: Tensor, order: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) and the events' flipped order, in which the latest stays in its place -> (B, d) at the latest."""
+        event = batch.at_last(x)
+        forward = self.state_space.latest(x, batch) * (1 + self._gate(self.forward_gate(event) + event))
+        turned = self.state_space.latest(reordered(x, order), batch)
+        flipped = turned * (1 + self._gate(self.flipped_gate(event) + event))
+        return self._after(event, batch.at_last(self._recurrent(x, batch.inside[..., None])), flipped, forward)
+
+    def _after(self, x: Tensor, recurrent: Tensor, flipped: Tensor, forward: Tensor) -> Tensor:
         shares = self.shares if self.published else self.shares.softmax(0)
         mixed = self.dropout(self.out(shares[0] * recurrent + shares[1] * flipped + shares[2] * forward))
         x = self.mixed_norm(mixed + x if self.residual else mixed)
@@ -83,21 +93,25 @@ class Block(nn.Module):
 
     def branches(self, x: Tensor, inside: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the GRU, the state space on the flipped events and the state space on the events say: (B, L, d) each."""
-        gate = self.forward_gate(x) + x
-        gate = self.gate_dropout(self.gate_silu(F.silu(gate)) + self.gate_sigmoid(gate.sigmoid()))
+        gate = self._gate(self.forward_gate(x) + x)
         forward = self.state_space(x) * (1 + gate)
-
         turned = reordered(x, order)
-        turned_gate = self.flipped_gate(turned) + turned
-        opened = (gate if self.published else turned_gate).sigmoid()
-        turned_gate = self.gate_dropout(self.gate_silu(F.silu(turned_gate)) + self.gate_sigmoid(opened))
+        turned_gate = self._gate(self.flipped_gate(turned) + turned, gate if self.published else None)
         flipped = self.state_space(turned) * (1 + turned_gate)
         if not self.published:
             flipped = reordered(flipped, order)  # each event finds its own state
+        return self._recurrent(x, inside), flipped, forward
 
+    def _gate(self, linear: Tensor, opening: Tensor | None = None) -> Tensor:
+        opened = (linear if opening is None else opening).sigmoid()
+        gate: Tensor = self.gate_dropout(self.gate_silu(F.silu(linear)) + self.gate_sigmoid(opened))
+        return gate
+
+    def _recurrent(self, x: Tensor, inside: Tensor) -> Tensor:
         # The convolution looks one event ahead: beyond the latest there must be nothing.
         around = self.convolution((x * inside).transpose(1, 2)).transpose(1, 2)
-        return self.gru(around)[0], flipped, forward
+        states: Tensor = self.gru(around)[0]
+        return states
 
 
 class Sigma(Encoder):
@@ -130,6 +144,16 @@ class Sigma(Encoder):
         for block in self.blocks:
             x = block(x, inside[..., None], order)
         return x[:, :length]
+
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """See `Encoder.latest`: the last block's gates and feed-forward are needed there alone."""
+        if self.published:
+            return super().latest(embedded, batch)
+        order = reversal(self.flips(batch.lengths), embedded.shape[1])
+        x: Tensor = self.norm(self.dropout(embedded))
+        for block in self.blocks[:-1]:
+            x = block(x, batch.inside[..., None], order)
+        return self.blocks[-1].latest(x, order, batch)
 
     def flips(self, lengths: Tensor) -> Tensor:
         """(B,) number of events -> (B,) how many of them, the oldest, are reversed."""

@@ -15,7 +15,13 @@ from marsrec.threads import like_torch
 
 
 def linear_cross_entropy(
-    users: Tensor, items: Tensor, targets: Tensor, *, bias: Tensor | None = None, chunk_rows: int = 128
+    users: Tensor,
+    items: Tensor,
+    targets: Tensor,
+    *,
+    bias: Tensor | None = None,
+    left_out: Tensor | None = None,
+    chunk_rows: int = 128,
 ) -> Tensor:
     """Mean cross-entropy of `softmax(users @ items.T + bias)`, holding a few rows of logits at a time.
 
@@ -33,6 +39,8 @@ def linear_cross_entropy(
         Row of `items` that is right, for each user vector (int64).
     bias : Tensor (V,), optional
         Added to the logits.
+    left_out : Tensor (N,), optional
+        Row of `items` that is no candidate, for each user vector; never its target.
     chunk_rows : int
         Rows of logits that are held at once: memory is `chunk_rows * V` instead of `N * V`. Fewer than 64 make poor
         matrix products; many small chunks suffer most when other processes want the same cores.
@@ -56,12 +64,14 @@ def linear_cross_entropy(
         )
     if bias is not None and bias.shape != items.shape[:1]:
         raise ValueError(f"linear_cross_entropy wants one bias per item, {items.shape[0]}, got {tuple(bias.shape)}")
+    if left_out is not None and left_out.shape != targets.shape:
+        raise ValueError(f"left_out must be one row of items per user, {len(users)}, got {tuple(left_out.shape)}")
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}")
     # Casting out here lets autograd hand each input a gradient of its own dtype, as under autocast.
     items = items.to(users.dtype)
     bias = None if bias is None else bias.to(users.dtype)
-    loss: Tensor = _LinearCrossEntropy.apply(users, items, targets, bias, chunk_rows, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+    loss: Tensor = _LinearCrossEntropy.apply(users, items, targets, bias, left_out, chunk_rows, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -73,6 +83,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         items: Tensor,
         targets: Tensor,
         bias: Tensor | None,
+        left_out: Tensor | None,
         chunk_rows: int,
         grad_enabled: bool,
     ) -> Tensor:
@@ -95,6 +106,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             torch.mm(user, items.T, out=logit)
             if bias is not None:
                 logit += bias
+            if left_out is not None:
+                logit.scatter_(1, left_out[rows, None], -torch.inf)
             if exps is not None:
                 exp.copy_(logit)
             target_logit = exp.gather(1, target)  # (C, 1)
@@ -138,7 +151,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 "for second derivatives use F.cross_entropy(users @ items.T, targets)"
             )
         users, items, bias = (None if grad is None else grad * grad_loss.to(grad.dtype) for grad in ctx.saved_tensors)
-        return users, items, None, bias, None, None
+        return users, items, None, bias, None, None, None
 
 
 def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.frequency import fourier
+from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
-
-CHUNK = 256  # twins that are encoded together: their lengths differ much more than those of a batch
 
 
 class ContrastSettings(Objective):
@@ -54,7 +53,7 @@ class ContrastSettings(Objective):
         other_embedded, others = model.encode(batch)
         views = users, model.readout(others, other_embedded, batch, False).users
         if batch.twins is not None:
-            views = views[1], twin_users(model, batch.twins)
+            views = views[1], model(batch.twins).users
         goals = None if self.same_target_negatives else batch.targets.gather(1, batch.last[:, None])[:, 0]
         if self.spectrum == "time":
             distance = spectral_distance(states - others, batch.lengths)
@@ -71,23 +70,11 @@ class ContrastSettings(Objective):
             views = F.normalize(views, dim=-1)
         place = torch.arange(len(views), device=views.device)
         partner = place.roll(len(one))
-        left_out = place[:, None] == place
-        if goals is not None:
-            goals = goals.repeat(2)
-            left_out |= (goals[:, None] == goals) & (partner[:, None] != place)
-        return F.cross_entropy((views @ views.T / self.temperature).masked_fill(left_out, -torch.inf), partner)
-
-
-def twin_users(model: SequenceModel, twins: Batch) -> Tensor:
-    """User vectors (B, d), encoded in chunks of similar length: most twins are much shorter than the longest."""
-    order = twins.lengths.argsort()
-    users = []
-    for rows in torch.split(order, CHUNK):
-        longest = int(twins.lengths[rows[-1]])
-        columns = (twins.items, twins.times, twins.targets, twins.target_times)
-        items, times, targets, target_times = (column[rows, :longest] for column in columns)
-        users.append(model(Batch(items, times, twins.lengths[rows], targets, target_times)).users)
-    return torch.cat(users)[order.argsort()]
+        if goals is None:
+            return linear_cross_entropy(views / self.temperature, views, partner, left_out=place)
+        goals = goals.repeat(2)
+        left_out = (goals[:, None] == goals) & (partner[:, None] != place)
+        return F.cross_entropy((views / self.temperature @ views.T).masked_fill(left_out, -torch.inf), partner)
 
 
 def spectral_distance(difference: Tensor, lengths: Tensor) -> Tensor:
@@ -96,6 +83,6 @@ def spectral_distance(difference: Tensor, lengths: Tensor) -> Tensor:
     counts = torch.arange(L + 1, device=lengths.device) // 2 + 1  # frequencies of n events
     everything = torch.stack([torch.zeros_like(counts), counts], dim=1)
     coefficients = fourier(lengths, L, everything, difference.dtype).analysis @ difference  # (B, 2F, d)
-    modulus = torch.linalg.vector_norm(torch.stack(coefficients.chunk(2, dim=1)), dim=0)  # (B, F, d)
+    modulus = torch.complex(*coefficients.chunk(2, dim=1)).abs()  # (B, F, d)
     mean: Tensor = (modulus.sum((1, 2)) / (d * counts[lengths] * lengths.to(modulus.dtype).sqrt())).mean()
     return mean

@@ -13,7 +13,7 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.bert import Bert
-from marsrec.nn.model import SequenceModel, by_rows
+from marsrec.nn.model import SequenceModel, by_length
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
 from marsrec.nn.readouts.last import Last
 
@@ -47,7 +47,8 @@ class MaskedItemsSettings(Objective):
             from_the_end = masked.flip(1).cumsum(1).flip(1)
             masked &= from_the_end <= int(self.mask_ratio * encoder.positions.num_embeddings)
         embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
-        states = by_rows(encoder.slots, encoder.masked(embedded, masked), lengths)
+        seen = encoder.masked(embedded, masked)
+        states = by_length(lambda part, rows: encoder.slots(part, lengths[rows]), seen, lengths)
         return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
 
     def draw(self, lengths: Tensor, width: int) -> Tensor:

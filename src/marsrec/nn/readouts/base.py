@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -24,6 +25,9 @@ class Readout(nn.Module, ABC):
 
     A readout that streams can do so from a memory of fixed size.
     """
+
+    latest_alone: ClassVar[bool] = False
+    """Whether the user vector is the state at the latest event, so that no other need be computed for it."""
 
     @property
     def streams(self) -> bool:
@@ -62,8 +66,3 @@ def first_target(batch: Batch) -> int:
     Rows of long histories have targets only in their latter part, and are read out only there.
     """
     return int((batch.targets > 0).any(dim=0).int().argmax())
-
-
-def at_last(states: Tensor, batch: Batch) -> Tensor:
-    """(B, L, d) -> (B, d), what stands at each row's latest event."""
-    return states.gather(1, batch.last[:, None, None].expand(-1, 1, states.shape[-1]))[:, 0]

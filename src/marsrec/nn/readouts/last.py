@@ -6,7 +6,7 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Memory
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, same_width
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, same_width
 from marsrec.settings import Settings
 
 
@@ -24,9 +24,11 @@ class LastSettings(Settings):
 class Last(Readout):
     """Take the state at the latest event."""
 
+    latest_alone = True
+
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
-        return ReadoutOutput(states[batch.targets > 0] if at_targets else at_last(states, batch))
+        return ReadoutOutput(states[batch.targets > 0] if at_targets else batch.at_last(states))
 
     @property
     def streams(self) -> bool:

@@ -13,7 +13,7 @@ from marsrec.nn.encoders.base import Memory, init_normal
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, first_target, same_width
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target, same_width
 from marsrec.settings import Settings
 
 Clock = Literal["last-event", "request"]
@@ -74,7 +74,7 @@ class Mars(Readout):
     def read(self, states: Tensor, embedded: Tensor, batch: Batch) -> Reading:
         """Everything the operator saw and decided at the latest events, on this readout's clock."""
         now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if self.settings.clock == "request" else None
-        last_items = at_last(embedded, batch)
+        last_items = batch.at_last(embedded)
         return self.operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
 
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.nn.kernels.additive_attention import additive_attention
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, at_last, first_target
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
 from marsrec.settings import Settings
 
 
@@ -48,7 +48,7 @@ class Narm(Readout):
 
     def _at_last(self, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(B, L, W) -> (B, W) each."""
-        latest = at_last(states, batch)
+        latest = batch.at_last(states)
         scores = self.score(torch.sigmoid(self.key(states) + self.query(latest)[:, None])).mT  # (B, 1, L)
         scores = scores.masked_fill(~batch.inside[:, None], 0)
         return (scores @ states)[:, 0], latest
