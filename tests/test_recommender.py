@@ -22,7 +22,7 @@ TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_
 @pytest.fixture(scope="module", params=["sasrec", "mars-t", "mars-m", "sigma", "mars-t on the request clock"])
 def fitted(request: pytest.FixtureRequest) -> Recommender:
     name, _, clock = request.param.partition(" on the ")
-    options = OPTIONS | ({"readout.clock": "request"} if clock else {})
+    options = OPTIONS | ({"readout.clock": "request", "readout.values": True} if clock else {})
     return Recommender(name, options=options, training=TRAINING).fit(LOG, progress=False)
 
 

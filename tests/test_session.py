@@ -18,6 +18,7 @@ KINDS = {
     "mars-m": ("mars-m", {}),
     "mars-m, request clock": ("mars-m", {"readout.clock": "request"}),
     "mars-m, ages in events": ("mars-m", {"readout.real_time": False}),
+    "mars-m, values": ("mars-m", {"readout.values": True}),
     "mars-t": ("mars-t", {}),
     "mars-t, linear time": ("mars-t", {"readout.time_scale": "linear", "readout.clock": "request"}),
 }

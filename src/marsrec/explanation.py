@@ -58,9 +58,9 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
         reading = model.readout.read(states, embedded, batch)
         assert reading.weights is not None
         gate, weights = reading.gate[0, 0], reading.weights[0]  # (K,), (K, L)
-        shares = gate[:, None] * weights * (states[0] @ vector)  # (K, L)
-        heads, length = shares.shape
         operator = model.readout.operator
+        shares = gate[:, None] * weights * (operator.values(states[0]) @ vector)  # (K, L)
+        heads, length = shares.shape
         half_lives = [spell_age(life, operator.age_unit) for life in operator.half_lives(reading.rates[0, 0]).tolist()]
         now = (batch.target_times if model.readout.settings.clock == "request" else batch.times)[0, -1]
         ages = [spell_duration(float(age) / PER_SECOND[unit]) for age in now - batch.times[0]]

@@ -47,10 +47,11 @@ def algorithm(op: MARS, H: list[list[float]], t: list[int], now: int, e_last: li
     if op.modulation is not None:
         delta = mlp(op.modulation, h_last)
         lam = [lk * math.exp(0.5 * math.tanh(dk)) for lk, dk in zip(lam, delta, strict=True)]
+    V = [h if op.value_map is None else linear(op.value_map, h) for h in H]
     Z = []
     for lk, tk in zip(lam, tau, strict=True):
         w = softmax([-lk * xi / tk for xi in x])
-        Z.append([sum(w[i] * H[i][c] for i in range(L)) for c in range(d)])
+        Z.append([sum(w[i] * V[i][c] for i in range(L)) for c in range(d)])
     context = mlp(op.time_encoder, [x[-1]]) + e_last + h_last
     g = [linear(op.gate_out, [math.tanh(v) for v in linear(op.gate_hidden, Zk + context)])[0] for Zk in Z]
     alpha = softmax(g)
@@ -73,7 +74,7 @@ def random_histories(dim: int = 6) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("time_scale", ["log", "linear"])
-@pytest.mark.parametrize("switches", [{}, {"real_time": False}, {"modulation": False}])
+@pytest.mark.parametrize("switches", [{}, {"real_time": False}, {"modulation": False}, {"values": True}])
 @pytest.mark.parametrize("request_after", [None, 12345])
 def test_every_position_equals_the_algorithm(time_scale: str, switches: dict, request_after: int | None) -> None:
     op = random_operator(time_scale=time_scale, **switches)
@@ -123,6 +124,21 @@ def test_gradcheck() -> None:
         return result[0]
 
     assert torch.autograd.gradcheck(run, (states, *op.parameters()), fast_mode=True)
+
+
+def test_training_starts_from_the_states_as_values() -> None:
+    states, times, lengths, _ = random_histories()
+    operators = []
+    for values in (False, True):
+        torch.manual_seed(0)
+        op = MARS(6, 3, values=values).double()
+        for name, parameter in op.named_parameters():
+            if name != "value_map.weight":
+                torch.manual_seed(len(name))
+                torch.nn.init.normal_(parameter)
+        operators.append(op)
+    plain, mapped = (op(states, times, lengths=lengths) for op in operators)
+    torch.testing.assert_close(mapped, plain)
 
 
 def test_training_starts_from_the_unmodulated_rates() -> None:

@@ -15,7 +15,7 @@ from marsrec.serve.settings import ServeSettings
 
 RECIPES = {
     "mars-t": ("mars-t", {"readout.clock": "request"}),
-    "mars-m": ("mars-m", {"readout.clock": "request"}),
+    "mars-m": ("mars-m", {"readout.clock": "request", "readout.values": True}),
     "gru4rec": ("gru4rec", {}),
 }
 LOG = cyclic_log(users=30, events=10, items=20)

@@ -32,6 +32,7 @@ ABLATIONS: dict[str, Variant] = {
 
 EXTENSIONS: dict[str, Variant] = {
     "request clock": ("ages measured from the moment of the request", None, {"readout.clock": "request"}),
+    "values": ("mapped states are summed up instead of the states", None, {"readout.values": True}),
     "linear time": ("exponentials of age instead of power laws", None, {"readout.time_scale": "linear"}),
 }
 """Variants that are not in the paper."""

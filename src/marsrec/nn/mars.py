@@ -66,6 +66,8 @@ class MARS(nn.Module):
         False is ablation b1: an event's age is the number of events after it, in units of `tau0`.
     modulation : bool
         False is ablation b2: all users share the rates.
+    values : bool
+        Not in the paper: the summaries are of W_v h_i, learned from the identity on, instead of h_i.
     form : {"auto", "dense", "streaming"}
         "dense" weighs all pairs of events; "streaming" sums them up by a mixture of fixed exponentials, in time linear
         in L (see `marsrec.nn.streaming`); "auto" streams where every position of a long history is read out.
@@ -98,6 +100,7 @@ class MARS(nn.Module):
         tau0: float = 3600.0,
         real_time: bool = True,
         modulation: bool = True,
+        values: bool = False,
         form: Form = "auto",
     ) -> None:
         super().__init__()
@@ -115,15 +118,18 @@ class MARS(nn.Module):
         self.modulation: nn.Sequential | None = None
         if modulation:
             self.modulation = nn.Sequential(nn.Linear(dim, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, heads))
+        self.value_map = nn.Linear(dim, dim, bias=False) if values else None  # W_v
         self.time_encoder = nn.Sequential(
             nn.Linear(1, TIME_FEATURES), nn.GELU(), nn.Linear(TIME_FEATURES, TIME_FEATURES)
         )
         self.gate_hidden = nn.Linear(dim + TIME_FEATURES + dim + dim, HIDDEN)  # W_g
         self.gate_out = nn.Linear(HIDDEN, 1, bias=False)  # v
-        self.reset_modulation()
+        self.reset_neutral()
 
-    def reset_modulation(self) -> None:
-        """Zero the modulation's last layer, so that training starts from λ_k(u) = λ_k. Call it after an own init."""
+    def reset_neutral(self) -> None:
+        """Let training start from λ_k(u) = λ_k and from values that are the states. Call it after an own init."""
+        if self.value_map is not None:
+            nn.init.eye_(self.value_map.weight)
         if self.modulation is not None:
             last = self.modulation[-1]
             assert isinstance(last, nn.Linear)
@@ -141,6 +147,10 @@ class MARS(nn.Module):
             return base.expand(*last_states.shape[:-1], -1)
         modulation: Tensor = self.modulation(last_states)
         return base * torch.exp(SIGMA * torch.tanh(modulation))
+
+    def values(self, states: Tensor) -> Tensor:
+        """What is summed up of the states: they themselves, unless they are mapped first."""
+        return states if self.value_map is None else self.value_map(states)
 
     def streams(self) -> bool:
         """Whether the streaming form is this operator: on the log scale, and with no rate that it would clip."""
@@ -217,12 +227,12 @@ class MARS(nn.Module):
         if last_items is None:
             last_items = torch.zeros_like(last_states)
         rates = self.rates(last_states)  # (B, Q, K)
-        weights = None
+        values, weights = self.values(states), None
         if every:
-            summaries = self.summaries(states, times, now, rates)
+            summaries = self.summaries(values, times, now, rates)
         else:
             weights = self._weights_at_last(times, now, positions, rates)  # (B, K, L)
-            summaries = (weights @ states)[:, None]
+            summaries = (weights @ values)[:, None]
         latest = self.ages(times.gather(1, positions), now)  # (B, Q)
         users, gate = self.fuse(summaries, latest, last_items, last_states)
         return Reading(users, rates, gate, weights)
@@ -245,14 +255,14 @@ class MARS(nn.Module):
             return self.weights(times, now, positions, rates)[:, :, 0]
         return mixture_weights(times, now[:, 0], positions[:, 0] + 1, rates[:, 0], tau0=self.tau0)
 
-    def summaries(self, states: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
+    def summaries(self, values: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
         """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
-        first = states.shape[1] - rates.shape[1]
+        first = values.shape[1] - rates.shape[1]
         streams = self.form == "streaming"
-        if self.form == "auto" and self.time_scale == "log" and states.shape[1] >= STREAM_FROM:
+        if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
             streams = bool((rates <= STEEPEST).all())  # where both forms are the same function
         average = streaming_average if streams else decayed_average
-        return average(states, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+        return average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:
         """User vectors (B, Q, d) and weights of the heads (B, Q, K), from summaries (B, Q, K, d) and ages (B, Q)."""

@@ -62,13 +62,14 @@ class Reading:
 
         None where scores do not split: without MARS, or with a scorer that is not linear in the states.
         """
-        if self.heads is None or not isinstance(network.scorer, Dot):
+        readout = network.readout
+        if self.heads is None or not isinstance(readout, Mars) or not isinstance(network.scorer, Dot):
             return None
         vectors = network.items.weight.detach()[codes.long()]  # (n, d)
-        each = vectors @ self.states.T  # (n, L)
+        each = vectors @ readout.operator.values(self.states).detach().T  # (n, L)
         weights = self.heads.gate[:, None] * self.heads.weights  # (K, L)
         shares = weights[:, -shown:] * each[:, None, -shown:]
-        return Split(each[:, -1], shares, each[:, :-shown] @ weights[:, :-shown].T)
+        return Split(vectors @ self.states[-1], shares, each[:, :-shown] @ weights[:, :-shown].T)
 
 
 @torch.no_grad()

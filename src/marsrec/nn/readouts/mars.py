@@ -34,6 +34,8 @@ class MarsSettings(Settings):
     """False is ablation b1: ages are counted in events."""
     modulation: bool = True
     """False is ablation b2: all users share the rates."""
+    values: bool = False
+    """True sums up mapped states W_v h_i instead of the states; not in the paper."""
     diversity: float = Field(0.01, ge=0)
     """η_div, the weight of the diversity loss; 0 is ablation b3."""
     balance: float = Field(0.01, ge=0)
@@ -65,11 +67,12 @@ class Mars(Readout):
             tau0=tau0,
             real_time=settings.real_time,
             modulation=settings.modulation,
+            values=settings.values,
             form=settings.form,
         )
         self.dropout = Dropout(settings.dropout)
         init_normal(self)
-        self.operator.reset_modulation()
+        self.operator.reset_neutral()
 
     def read(self, states: Tensor, embedded: Tensor, batch: Batch) -> Reading:
         """Everything the operator saw and decided at the latest events, on this readout's clock."""
@@ -127,7 +130,7 @@ class Mars(Readout):
         if not self.settings.real_time:  # ages are counted in events; the node that does not decay counts them
             before = past.counts[:, :1].long()
             times = (before + torch.arange(times.shape[1], device=times.device)) * round(self.operator.tau0)
-        past = streaming.extend(past, states, times)
+        past = streaming.extend(past, self.operator.values(states), times)
         return past.sums, past.counts, past.time, states[:, -1], embedded[:, -1]
 
     def recall(self, memory: Memory, now: Tensor) -> Tensor:
