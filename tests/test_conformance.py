@@ -82,10 +82,17 @@ def test_padding_and_batch_mates_never_influence_a_user(name: str) -> None:
         torch.testing.assert_close(model(gather(SPLIT.histories, row[None])).users[0], expected, rtol=1e-9, atol=1e-9)
 
 
-@every_model
-def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {"encoder.layers": n}) for name in ("echomamba4rec", "sigma") for n in (1, 2)),
+        *(("sigma", {"encoder.flipped": share}) for share in (0.0, 1.0)),
+        *((name, {"encoder.published": True}) for name in ("echomamba4rec", "sigma", "fearec")),
+    ],
+)
+def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str, options: dict[str, Any]) -> None:
     """A cheaper way to the state that is read out is still the same state, with the same gradients."""
-    model, batch = build(name), gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
+    model, batch = build(name, **options), gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
     embedded = model.items(batch.items).detach().requires_grad_()
     latest, whole = model.encoder.latest(embedded, batch), batch.at_last(model.encoder(embedded, batch))
     torch.testing.assert_close(latest, whole, rtol=1e-9, atol=1e-9)

@@ -19,11 +19,15 @@ OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
 TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
 
 
-@pytest.fixture(scope="module", params=["sasrec", "mars-t", "mars-m", "sigma", "mars-t on the request clock"])
+VARIANTS = {"": {}, "request clock": {"readout.clock": "request"}, "values": {"readout.values": True}}
+
+
+@pytest.fixture(
+    scope="module", params=["sasrec", "mars-t", "mars-m", "sigma", "mars-t, request clock", "mars-t, values"]
+)
 def fitted(request: pytest.FixtureRequest) -> Recommender:
-    name, _, clock = request.param.partition(" on the ")
-    options = OPTIONS | ({"readout.clock": "request", "readout.values": True} if clock else {})
-    return Recommender(name, options=options, training=TRAINING).fit(LOG, progress=False)
+    name, _, variant = request.param.partition(", ")
+    return Recommender(name, options=OPTIONS | VARIANTS[variant], training=TRAINING).fit(LOG, progress=False)
 
 
 @pytest.fixture(scope="module")

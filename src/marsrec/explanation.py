@@ -4,6 +4,8 @@ The score is linear in the user vector, and MARS adds to the last state a weight
 the last state's share plus one term per past event and head::
 
     score(item) = h_last · v  +  Σ_k Σ_i  α_k w_k,i (h_i · v)          (v is the item's vector)
+
+With `values` it is a weighted sum of W_v h_i instead.
 """
 
 from dataclasses import dataclass

@@ -294,12 +294,14 @@ def has_own_dropout(name: str, encoder: str | None = None) -> bool:
 
 
 def title(settings: ModelSettings) -> str:
-    """What a model is called: its recipe's name or its parts, and its clock where that is not the paper's.
+    """What a model is called: its recipe's name or its parts, and in what its MARS differs from the paper's.
 
     Examples
     --------
     >>> title(model_settings("mars-t", options={"readout.clock": "request"}))
     'mars-t, request clock'
+    >>> title(model_settings("mars-m", options={"readout.values": True}))
+    'mars-m, values'
     >>> title(model_settings("mars-m", readout="last"))
     'mamba4rec, 2 layers'
     >>> title(model_settings("fearec", encoder="gru", readout="mars"))
@@ -315,8 +317,18 @@ def title(settings: ModelSettings) -> str:
         values = settings.model_dump()
         if all(reduce(getitem, path.split("."), values) == value for path, value in published.items()):
             name += ", published"
-    on_request = isinstance(settings.readout, MarsSettings) and settings.readout.clock == "request"
-    return f"{name}, request clock" if on_request else name
+    if isinstance(settings.readout, MarsSettings):
+        name += ", request clock" if settings.readout.clock == "request" else ""
+        name += ", values" if settings.readout.values else ""
+    return name
+
+
+def decisive(settings: ModelSettings) -> str:
+    """All that makes a model what it is, as a text to be digested.
+
+    What has its default is left out, so that a setting that comes to exist later does not make it another model.
+    """
+    return "\n".join([*parts(settings), settings.model_dump_json(exclude_defaults=True)])
 
 
 def parts(model: ModelSettings | Recipe) -> tuple[str, str, str, str]:

@@ -25,7 +25,7 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
-from marsrec.models import DENSE_FROM, ModelSettings, model_settings, rule, title
+from marsrec.models import DENSE_FROM, ModelSettings, decisive, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.session import Session
 from marsrec.training.fit import Fitted, fit
@@ -395,7 +395,7 @@ class Recommender:
     def fingerprint(self) -> bytes:
         """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time."""
         if self._fingerprint is None:
-            digest = hashlib.sha256(self.settings.model_dump_json().encode() + self.unit.encode())
+            digest = hashlib.sha256(decisive(self.settings).encode() + self.unit.encode())
             for name, value in self._fitted().state_dict().items():
                 digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
             for identity in self.item_ids.ids:

@@ -128,6 +128,10 @@ def test_twins_come_along_with_their_rows_and_move_with_them(split: Split) -> No
     expected = split.histories.items[twins[batches.batches[0]][:, 2]]
     assert batch.twins.targets.gather(1, batch.twins.last[:, None])[:, 0].tolist() == expected.tolist()
     part = batch[slice(2, 5)]
-    assert part.items.tolist() == batch.items[2:5].tolist()
+    longest = int(batch.lengths[2:5].max())
+    assert part.items.tolist() == batch.items[2:5, :longest].tolist()
+    shortest = batch[batch.lengths.argmin()[None]]
+    assert shortest.items.shape == shortest.target_times.shape == (1, int(batch.lengths.min()))
+    assert shortest.items.all()
     assert part.twins is not None
     assert part.twins.lengths.tolist() == batch.twins.lengths[2:5].tolist()

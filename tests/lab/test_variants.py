@@ -8,7 +8,7 @@ from tests.lab.made import result
 from marsrec.lab import paper
 from marsrec.lab.page import Picture, Table
 from marsrec.lab.results import Result
-from marsrec.lab.variants import ABLATIONS, ablation, clocks, sensitivity
+from marsrec.lab.variants import ABLATIONS, ablation, extensions, sensitivity
 
 
 def tables(section: Any) -> list[Table]:
@@ -39,14 +39,16 @@ def test_the_backbone_of_mars_m_is_a_mamba_of_two_layers() -> None:
 
 def test_without_variants_there_is_no_table() -> None:
     assert ablation([result("mars-t"), result("sasrec")]).parts[-1] == "Not run."
-    assert clocks([result("mars-t")]).parts[-1] == "Not run."
+    assert extensions([result("mars-t")]).parts[-1] == "Not run."
 
 
-def test_the_request_clock_stands_under_its_own_name() -> None:
-    section = clocks([result("mars-t", 0.08), result("mars-t", 0.09, options={"readout.clock": "request"})])
+def test_extensions_stand_under_their_own_names() -> None:
+    found = [result("mars-t", 0.08), result("mars-t", 0.09, options={"readout.clock": "request"})]
+    section = extensions([*found, result("mars-t", 0.06, options={"readout.values": True})])
     rows = {row[0].split(":")[0]: row for row in tables(section)[0].rows}
     assert rows["request clock"][1] == "9.00"
     assert rows["request clock"][4] == "+12.5%"
+    assert rows["values"][4] == "-25.0%"
     assert rows["linear time"][1] == "not run"
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from marsrec.nn.mars import MARS, balance_loss, diversity_loss
+from marsrec.nn.readouts.mars import MarsSettings
 
 HOUR = 3600
 YEAR = 365 * 24 * HOUR
@@ -124,6 +125,13 @@ def test_gradcheck() -> None:
         return result[0]
 
     assert torch.autograd.gradcheck(run, (states, *op.parameters()), fast_mode=True)
+
+
+def test_the_readout_starts_neutrally_too() -> None:
+    readout = MarsSettings(values=True).build(6, 6, 3600.0)
+    states = torch.randn(5, 6)
+    torch.testing.assert_close(readout.operator.values(states), states)
+    assert torch.equal(readout.operator.rates(states), readout.operator.base_rates().expand(5, -1))
 
 
 def test_training_starts_from_the_states_as_values() -> None:

@@ -117,7 +117,7 @@ def read_at_latest(encoder: Sigma, events: int, length: int) -> dict[str, list[b
     """Which positions each branch of the first block has read at the latest event."""
     x = torch.randn(1, length, DIM, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([events])
-    inside = (torch.arange(length) < lengths[:, None])[..., None] | encoder.published
+    inside = (torch.arange(length) < lengths[:, None])[..., None] | bool(encoder.padded_to)
     order = reversal(encoder.flips(lengths), length)
     found = {}
     branches = encoder.blocks[0].branches(x, inside, order)

@@ -15,7 +15,8 @@ from marsrec.serve.settings import ServeSettings
 
 RECIPES = {
     "mars-t": ("mars-t", {"readout.clock": "request"}),
-    "mars-m": ("mars-m", {"readout.clock": "request", "readout.values": True}),
+    "mars-m": ("mars-m", {"readout.clock": "request"}),
+    "mars-t, values": ("mars-t", {"readout.values": True}),
     "gru4rec": ("gru4rec", {}),
 }
 LOG = cyclic_log(users=30, events=10, items=20)

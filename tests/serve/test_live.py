@@ -16,7 +16,7 @@ from marsrec.serve.live import OVERHEAD, Sessions
 from marsrec.serve.store import Event, Removal, Store
 
 
-@pytest.fixture(params=["mars-t", "mars-m", "gru4rec"])
+@pytest.fixture(params=["mars-t", "mars-m", "gru4rec", "mars-t, values"])
 def recommender(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Recommender:
     return Recommender.load(folders[request.param])
 

@@ -13,12 +13,14 @@ import pytest
 import torch
 from tests.synthetic import cyclic_log, histories_of
 
+from marsrec.data.batches import Batch
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.splits import global_time, leave_one_out
 from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.evaluate import evaluate
-from marsrec.models import model_settings
+from marsrec.models import ModelSettings, model_settings
+from marsrec.nn.model import by_length
 from marsrec.training.fit import CHECKPOINT, CURVE, fit
 from marsrec.training.module import TrainingSettings, training_batches
 
@@ -74,7 +76,8 @@ import sys
 from pathlib import Path
 from tests.synthetic import cyclic_log, histories_of
 from marsrec.data.splits import leave_one_out
-from marsrec.models import model_settings
+from marsrec.models import ModelSettings, model_settings
+from marsrec.nn.model import by_length
 from marsrec.training.fit import fit
 from marsrec.training.module import TrainingSettings, training_batches
 import torch
@@ -181,23 +184,75 @@ def test_a_share_of_the_prefixes_is_drawn_anew_for_each_epoch() -> None:
         fit(split, model_settings("sasrec", options=SMALL), training, progress=False)
 
 
-def test_large_prefix_batches_are_encoded_in_parts_with_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("name", ["sigma", "echomamba4rec", "bert4rec", "fearec"])
+def test_prefixes_encoded_in_parts_have_the_same_gradients(
+    name: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
-    for name in ("sigma", "bert4rec", "fearec"):
-        settings = model_settings(name, options={"dim": 8, "length": 12, "encoder.dropout": 0.0})
-        twins = settings.objective.needs_twins
-        batch = training_batches(split, 12, False, TrainingSettings(), 0, twins=twins)[0]
-        gradients = []
-        for at_once, held in ((10_000, 10_000), (100, 10_000), (100, 100)):  # whole, in parts, parts computed again
-            monkeypatch.setattr("marsrec.nn.model.AT_ONCE", at_once)
-            monkeypatch.setattr("marsrec.nn.model.HELD", held)
-            torch.manual_seed(0)
-            model = settings.build(20).double().train()
-            torch.manual_seed(1)
-            if name == "sigma":  # the only dropout left
-                model.encoder.blocks[0].gate_dropout.p = 0.0
-            torch.stack(list(settings.objective.losses(model, batch).values())).sum().backward()
-            gradients.append([parameter.grad for parameter in model.parameters()])
-        for whole, parts, again in zip(*gradients, strict=True):
-            torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-9)
-            torch.testing.assert_close(again, whole, rtol=1e-9, atol=1e-9)
+    options = {"dim": 8, "length": 12, "encoder.dropout": 0.0}
+    if name == "sigma":
+        options["encoder.gate_dropout"] = 0.0
+    settings = model_settings(name, options=options, published=published)
+    batch = training_batches(split, 12, False, TrainingSettings(), 0, twins=settings.objective.needs_twins)[0]
+    whole, parts, again = (
+        _gradients(settings, batch, limits, monkeypatch) for limits in ((10**6, 10**6), (100, 10**6), (100, 100))
+    )
+    if name == "fearec" and published:  # the lags are those of the rows that are encoded together
+        assert not torch.allclose(parts, whole)
+    else:
+        torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(again, parts, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["sigma", "fearec"])
+def test_what_is_computed_again_drops_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    settings = model_settings(name, options={"dim": 8, "length": 12, "encoder.dropout": 0.5})
+    batch = training_batches(split, 12, False, TrainingSettings(), 0, twins=settings.objective.needs_twins)[0]
+    held, again = (_gradients(settings, batch, limits, monkeypatch) for limits in ((100, 10**6), (100, 100)))
+    torch.testing.assert_close(again, held, rtol=1e-9, atol=1e-9)
+
+
+def _gradients(
+    settings: ModelSettings, batch: Batch, limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> torch.Tensor:
+    """Of all parameters, where this many positions are encoded at once, and held."""
+    for limit, positions in zip(("AT_ONCE", "HELD"), limits, strict=True):
+        monkeypatch.setattr(f"marsrec.nn.model.{limit}", positions)
+    torch.manual_seed(0)
+    model = settings.build(20).double().train()
+    torch.manual_seed(1)
+    torch.stack(list(settings.objective.losses(model, batch).values())).sum().backward()
+    given = (parameter for parameter in model.parameters() if parameter.grad is not None)
+    return torch.cat([parameter.grad.flatten() for parameter in given])
+
+
+def test_rows_encoded_by_length_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = torch.tensor([3, 5, 1, 5, 2, 4])
+    embedded = torch.arange(6.0)[:, None, None] + torch.arange(5.0)[:, None] / 10  # row.position
+    seen = []
+
+    def states(part: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        seen.append((len(part), part.shape[1]))
+        assert part.shape[1] == int(lengths[rows].max())
+        return part + 100 * rows[:, None, None]
+
+    for at_once, shapes in (
+        (1000, [(6, 5)]),
+        (10, [(2, 5), (2, 4), (2, 2)]),
+        (1, [(1, n) for n in (5, 5, 4, 3, 2, 1)]),
+    ):
+        monkeypatch.setattr("marsrec.nn.model.AT_ONCE", at_once)
+        seen.clear()
+        every = by_length(states, embedded, lengths)
+        assert seen == shapes
+        first = by_length(lambda part, rows: states(part, rows)[:, 0], embedded, lengths)
+        assert every.shape == (6, 5, 1)
+        for row, length in enumerate(lengths.tolist()):
+            torch.testing.assert_close(every[row, :length], embedded[row, :length] + 100 * row)
+            torch.testing.assert_close(first[row], embedded[row, 0] + 100 * row)
+    seen.clear()
+    monkeypatch.setattr("marsrec.nn.model.AT_ONCE", 10)
+    by_length(states, embedded, lengths, at_least=5)  # an encoder that pads to 5
+    assert [rows for rows, _ in seen] == [2, 2, 2]

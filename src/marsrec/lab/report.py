@@ -35,7 +35,7 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
         regimes.subgroups(found, results),
         regimes.entropy(found, results),
         regimes.backbone_rule(found, results),
-        variants.clocks(found),
+        variants.extensions(found),
         *inspections(found, results),
     ]
 

@@ -12,7 +12,7 @@ from marsrec.data.source import EMBEDDED
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
 from marsrec.lab.inspection import Inspection, inspect, read, write
-from marsrec.models import ModelSettings, parts
+from marsrec.models import ModelSettings, decisive
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.storage import atomic_file
@@ -67,18 +67,14 @@ class Result(Settings):
 def result_name(
     data: str, model: str, fingerprint: str, settings: ModelSettings, training: TrainingSettings, split: SplitSettings
 ) -> str:
-    """Name of a result's files: data, model, seed, and a digest of all that decides it.
-
-    What has its default is left out, so that a setting that comes to exist later does not make all results others.
-    """
-    decisive = [
+    """Name of a result's files: data, model, seed, and a digest of all that decides it; see `decisive`."""
+    deciding = [
         fingerprint,
-        *parts(settings),
-        settings.model_dump_json(exclude_defaults=True),
+        decisive(settings),
         training.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE),
         split.model_dump_json(exclude_defaults=True),
     ]
-    digest = hashlib.sha256("\n".join(decisive).encode()).hexdigest()[:8]
+    digest = hashlib.sha256("\n".join(deciding).encode()).hexdigest()[:8]
     return f"{data}-{model.replace(',', '').replace(' ', '-')}-seed{training.seed}-{digest}"
 
 

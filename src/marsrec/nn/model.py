@@ -1,6 +1,7 @@
 """Item embedding, encoder, readout and scorer, put together."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -26,11 +27,13 @@ class Scorer(Protocol):
 
 AT_ONCE = 16_384
 """Positions that are encoded at once where a row is trained on one target, which makes for many of them."""
-HELD = 131_072
-"""Positions of a step from which on the backward pass computes again what it needs, instead of holding it."""
+HELD = 65_536
+"""Positions of one pass from which on the backward pass computes again what it needs, instead of holding it."""
 
 
-def by_length(encode: Callable[[Tensor, Tensor], Tensor], embedded: Tensor, lengths: Tensor) -> Tensor:
+def by_length(
+    encode: Callable[[Tensor, Tensor], Tensor], embedded: Tensor, lengths: Tensor, at_least: int = 0
+) -> Tensor:
     """`encode(embedded, all rows)`, some rows of similar length at a time, so that little of it is padding.
 
     A step on 2,048 rows of 200 events would hold many gigabytes: there the backward pass encodes them once more.
@@ -44,19 +47,21 @@ def by_length(encode: Callable[[Tensor, Tensor], Tensor], embedded: Tensor, leng
         Embedded items.
     lengths : Tensor (B,)
         How much of each row counts.
+    at_least : int
+        Length to which `encode` pads rows by itself.
     """
-    rows, width = embedded.shape[:2]
-    if rows * width <= AT_ONCE:
-        return encode(embedded, torch.arange(rows, device=lengths.device))
-    order = left = lengths.argsort(stable=True)
-    again = rows * width > HELD and torch.is_grad_enabled()
+    order = lengths.argsort(descending=True, stable=True)
+    longest = lengths[order].tolist()
+    again = torch.is_grad_enabled() and sum(max(length, at_least) for length in longest) >= HELD
     parts: list[Tensor] = []
-    while len(left):
-        longest = int(lengths[left[-1]])
-        left, part = left.tensor_split([-max(1, AT_ONCE // longest)])
-        chosen = embedded[part, :longest]
-        states = checkpoint(encode, chosen, part, use_reentrant=False) if again else encode(chosen, part)
-        parts.insert(0, states if states.ndim == 2 else F.pad(states, (0, 0, 0, width - longest)))
+    start = 0
+    while start < len(longest):
+        width = longest[start]
+        rows = order[start : start + max(1, AT_ONCE // max(width, at_least))]
+        chosen = embedded[rows, :width]
+        states = checkpoint(encode, chosen, rows, use_reentrant=False) if again else encode(chosen, rows)
+        parts.append(states if states.ndim == 2 else F.pad(states, (0, 0, 0, embedded.shape[1] - width)))
+        start += len(rows)
     return torch.cat(parts)[order.argsort()]
 
 
@@ -94,7 +99,7 @@ class SequenceModel(nn.Module):
 
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
-        if self.readout.latest_alone and not self.causal:
+        if self.readout.latest_alone and not at_targets:
             return ReadoutOutput(self._encoded(self.encoder.latest, batch)[1])
         embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
@@ -108,7 +113,9 @@ class SequenceModel(nn.Module):
         embedded = self.item_dropout(self.items(batch.items))
         if self.causal or not self.training:
             return embedded, encode(embedded, batch)
-        return embedded, by_length(lambda part, rows: encode(part, batch[rows]), embedded, batch.lengths)
+        alone = replace(batch, twins=None)
+        length = self.encoder.padded_to
+        return embedded, by_length(lambda part, rows: encode(part, alone[rows]), embedded, batch.lengths, length)
 
     # Live: a memory of fixed size instead of the history.
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from marsrec.data.splits import Split
 from marsrec.errors import DataError, SettingsError
-from marsrec.models import ModelSettings
+from marsrec.models import ModelSettings, decisive
 from marsrec.nn.model import SequenceModel
 from marsrec.storage import atomic_file
 from marsrec.training.checkpoints import SafetensorsIO
@@ -213,8 +213,9 @@ def _identity(split: Split, model: ModelSettings, training: TrainingSettings) ->
     digest = hashlib.sha256(split.histories.fingerprint.encode())
     for positions in (split.train_ends, split.valid.positions, split.test.positions):
         digest.update(positions.tobytes())
-    digest.update(model.model_dump_json().encode())
-    digest.update(training.model_dump_json(exclude={"max_minutes", "epochs", "tensorboard"}).encode())
+    digest.update(decisive(model).encode())
+    not_decisive = {"max_minutes", "epochs", "tensorboard"}
+    digest.update(training.model_dump_json(exclude_defaults=True, exclude=not_decisive).encode())
     return digest.hexdigest()[:16]
 
 

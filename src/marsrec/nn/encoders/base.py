@@ -25,6 +25,8 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.width = width
         """Width of the states, which is the model's dim for nearly all."""
+        self.padded_to = 0
+        """Length to which the encoder pads rows by itself, as only published code does."""
 
     @abstractmethod
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:

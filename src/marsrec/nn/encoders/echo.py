@@ -170,8 +170,7 @@ class Echo(Encoder):
 
     def __init__(self, dim: int, length: int, settings: EchoSettings) -> None:
         super().__init__(dim)
-        self.length = length
-        self.published = settings.published
+        self.padded_to = length if settings.published else 0
         self.dropout = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.layers: Sequence[Layer] = nn.ModuleList(Layer(dim, length, settings) for _ in range(settings.layers))  # type: ignore[assignment]
@@ -179,22 +178,23 @@ class Echo(Encoder):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
         length, inside, counts = embedded.shape[1], batch.inside, batch.lengths
-        if self.published:  # a row is all of its padded positions
-            embedded = F.pad(embedded, (0, 0, 0, self.length - length))
-            counts = torch.full_like(counts, self.length)
+        if self.padded_to:  # a row is all of its padded positions
+            embedded = F.pad(embedded, (0, 0, 0, self.padded_to - length))
+            counts = torch.full_like(counts, self.padded_to)
             inside = inside.new_ones(embedded.shape[:2])
-        order = reversal(counts, embedded.shape[1])
-        x: Tensor = self.norm(self.dropout(embedded))
-        for layer in self.layers:
-            x = layer(x, inside[..., None], order)
+        x = self._through(self.layers, embedded, inside, reversal(counts, embedded.shape[1]))
         return x[:, :length]
 
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
         """See `Encoder.latest`: in the last layer nothing needs to read backwards but the latest event."""
-        if self.published:
+        if self.padded_to:
             return super().latest(embedded, batch)
         order = reversal(batch.lengths, embedded.shape[1])
-        x: Tensor = self.norm(self.dropout(embedded))
-        for layer in self.layers[:-1]:
-            x = layer(x, batch.inside[..., None], order)
+        x = self._through(self.layers[:-1], embedded, batch.inside, order)
         return self.layers[-1].latest(x, batch)
+
+    def _through(self, layers: Sequence[Layer], embedded: Tensor, inside: Tensor, order: Tensor) -> Tensor:
+        x: Tensor = self.norm(self.dropout(embedded))
+        for layer in layers:
+            x = layer(x, inside[..., None], order)
+        return x

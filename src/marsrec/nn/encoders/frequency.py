@@ -35,7 +35,8 @@ class FrequencySettings(AttentionSettings):
     """Weight of the attention; the auto-correlation has the rest."""
     published: bool = False
     """As RecBole has it: no attention, all frequencies in each block, the padded length (always the model's) as the
-    period, and, in training, lags that are best for the whole batch. `band` and `time_weight` then mean nothing."""
+    period, and, in training, lags that are best for all rows that are encoded together. `band` and `time_weight` then
+    mean nothing."""
 
     def build(self, dim: int, length: int) -> "FrequencyEncoder":
         """Make the encoder."""
@@ -146,7 +147,7 @@ class FrequencyEncoder(Encoder):
 
     def __init__(self, dim: int, length: int, settings: FrequencySettings) -> None:
         super().__init__(dim)
-        self.published = settings.published
+        self.padded_to = length if settings.published else 0
         self.positions = nn.Embedding(length, dim)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.dropout = Dropout(settings.dropout)
@@ -160,9 +161,9 @@ class FrequencyEncoder(Encoder):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
         lengths, L = batch.lengths, embedded.shape[1]
-        if self.published:
-            length = self.positions.num_embeddings
-            lengths, embedded = torch.full_like(lengths, length), F.pad(embedded, (0, 0, 0, length - L))
+        if self.padded_to:
+            lengths = torch.full_like(lengths, self.padded_to)
+            embedded = F.pad(embedded, (0, 0, 0, self.padded_to - L))
         positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
         x: Tensor = self.dropout(self.norm(embedded + positions))
         for block, bands in zip(self.blocks, self.bands, strict=True):

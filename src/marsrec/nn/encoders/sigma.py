@@ -126,9 +126,8 @@ class Sigma(Encoder):
 
     def __init__(self, dim: int, length: int, settings: SigmaSettings) -> None:
         super().__init__(dim)
-        self.length = length
+        self.padded_to = length if settings.published else 0
         self.flipped = settings.flipped
-        self.published = settings.published
         self.dropout = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]
@@ -136,28 +135,29 @@ class Sigma(Encoder):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
         length, inside = embedded.shape[1], batch.inside
-        if self.published:  # a row is all of its padded positions
-            embedded = F.pad(embedded, (0, 0, 0, self.length - length))
+        if self.padded_to:  # a row is all of its padded positions
+            embedded = F.pad(embedded, (0, 0, 0, self.padded_to - length))
             inside = inside.new_ones(embedded.shape[:2])
         order = reversal(self.flips(batch.lengths), embedded.shape[1])
-        x: Tensor = self.norm(self.dropout(embedded))
-        for block in self.blocks:
-            x = block(x, inside[..., None], order)
-        return x[:, :length]
+        return self._through(self.blocks, embedded, inside, order)[:, :length]
 
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
         """See `Encoder.latest`: the last block's gates and feed-forward are needed there alone."""
-        if self.published:
+        if self.padded_to:
             return super().latest(embedded, batch)
         order = reversal(self.flips(batch.lengths), embedded.shape[1])
-        x: Tensor = self.norm(self.dropout(embedded))
-        for block in self.blocks[:-1]:
-            x = block(x, batch.inside[..., None], order)
+        x = self._through(self.blocks[:-1], embedded, batch.inside, order)
         return self.blocks[-1].latest(x, order, batch)
+
+    def _through(self, blocks: Sequence[Block], embedded: Tensor, inside: Tensor, order: Tensor) -> Tensor:
+        x: Tensor = self.norm(self.dropout(embedded))
+        for block in blocks:
+            x = block(x, inside[..., None], order)
+        return x
 
     def flips(self, lengths: Tensor) -> Tensor:
         """(B,) number of events -> (B,) how many of them, the oldest, are reversed."""
-        if self.published:
-            return torch.full_like(lengths, min(PUBLISHED_FLIP, self.length))
+        if self.padded_to:
+            return torch.full_like(lengths, min(PUBLISHED_FLIP, self.padded_to))
         share = (self.flipped * lengths.double()).round().to(lengths.dtype)
         return torch.minimum(share, lengths - 1)

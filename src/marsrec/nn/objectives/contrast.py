@@ -13,6 +13,7 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.frequency import fourier
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
+from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
 
@@ -83,6 +84,6 @@ def spectral_distance(difference: Tensor, lengths: Tensor) -> Tensor:
     counts = torch.arange(L + 1, device=lengths.device) // 2 + 1  # frequencies of n events
     everything = torch.stack([torch.zeros_like(counts), counts], dim=1)
     coefficients = fourier(lengths, L, everything, difference.dtype).analysis @ difference  # (B, 2F, d)
-    modulus = torch.complex(*coefficients.chunk(2, dim=1)).abs()  # (B, F, d)
+    modulus = torch.complex(*widened(*coefficients.chunk(2, dim=1))).abs()  # (B, F, d)
     mean: Tensor = (modulus.sum((1, 2)) / (d * counts[lengths] * lengths.to(modulus.dtype).sqrt())).mean()
     return mean
