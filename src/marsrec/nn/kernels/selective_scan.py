@@ -35,6 +35,8 @@ FORCED = "MARSREC_SCAN"
 # segment of positions, which the backward pass recomputes, in the L2 cache.
 _BLOCK = 128
 _SEGMENT = 16
+# Short rows share a sum of the rates' gradients, which for each alone would be more memory traffic than work.
+_GROUPED = 64  # positions
 
 
 @cache
@@ -129,8 +131,10 @@ def continued_scan(
     dtype = x.dtype
     x, delta, A, B, C, D, state = widened(x, delta, A, B, C, D, state)
     if chosen(x.device.type) == "cpu":
-        y, final, _ = _run_forward(x, delta, A, B, C, D, state.transpose(1, 2), keep=False)
-        final = final.transpose(1, 2)
+        wide = len(D) + -len(D) % _BLOCK
+        carried = F.pad(state.transpose(1, 2), (0, wide - len(D))).contiguous()  # (B, N, E)
+        y, _ = _run_forward(x, delta, A, B, C, D, carried, keep=False)
+        final = carried[..., : len(D)].transpose(1, 2)
     else:
         y, final = reference(x, delta, A, B, C, D, state)
     return y.to(dtype), final
@@ -166,7 +170,8 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, grad_enabled: bool
     ) -> Tensor:
-        y, _, kept = _run_forward(x, delta, A, B, C, D, None, keep=grad_enabled and any(ctx.needs_input_grad))
+        nothing = x.new_empty(0, A.shape[1], len(D) + -len(D) % _BLOCK)
+        y, kept = _run_forward(x, delta, A, B, C, D, nothing, keep=grad_enabled and any(ctx.needs_input_grad))
         ctx.save_for_backward(x, delta, A, B, C, D, kept)
         return y
 
@@ -178,7 +183,8 @@ class _Scan(torch.autograd.Function):
         wide = kept.shape[-1]
         grad_x, grad_delta = x.new_empty(rows, length, wide), x.new_empty(rows, length, wide)
         # Sums over rows or over blocks of channels are taken afterwards, in an order that no thread can change.
-        grad_A = x.new_empty(rows, states, wide)
+        grouped = max(1, _GROUPED // max(1, length))
+        grad_A = x.new_empty(-(-rows // grouped), states, wide)
         grad_B, grad_C = (x.new_empty(wide // _BLOCK, rows, length, states) for _ in range(2))
         with like_torch():
             _backward(
@@ -203,16 +209,15 @@ def _blocks(part: Tensor) -> Array:
 
 
 def _run_forward(
-    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, start: Tensor | None, *, keep: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, last states (B, N, E), and the states before every segment if they are to be kept."""
-    (rows, length, states), channels = B.shape, len(D)
-    wide = channels + -channels % _BLOCK
+    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, state: Tensor, *, keep: bool
+) -> tuple[Tensor, Tensor]:
+    """Output, and the states before every segment but the first if they are to be kept.
+
+    The scan goes on from `state` (B, N, E) and leaves there what it came to; no rows of it mean zeros, and to forget.
+    """
+    (rows, length, states), wide = B.shape, state.shape[-1]
     y = x.new_empty(rows, length, wide)
-    state = x.new_zeros(rows, states, wide)
-    if start is not None:
-        state[..., :channels] = start
-    kept = x.new_empty(rows, -(-length // _SEGMENT) if keep else 0, states, wide)
+    kept = x.new_empty(rows, max(0, -(-length // _SEGMENT) - 1) if keep else 0, states, wide)
     with like_torch():
         _forward(
             _blocks(x),
@@ -225,7 +230,7 @@ def _run_forward(
             array(y),
             array(kept),
         )
-    return y[..., :channels], state[..., :channels], kept
+    return y[..., : len(D)], kept
 
 
 @kernel()
@@ -238,11 +243,13 @@ def _forward(
         row, low = task // blocks, task % blocks * _BLOCK
         high = low + _BLOCK
         rates = A[:, low:high].copy()
-        h = state[row, :, low:high].copy()
+        h = np.zeros((states, _BLOCK), x.dtype)
+        if len(state) > 0:
+            h[:] = state[row, :, low:high]
         fed = np.empty(_BLOCK, x.dtype)
         for t in range(length):
-            if kept.shape[1] > 0 and t % _SEGMENT == 0:
-                kept[row, t // _SEGMENT, :, low:high] = h
+            if kept.shape[1] > 0 and t > 0 and t % _SEGMENT == 0:
+                kept[row, t // _SEGMENT - 1, :, low:high] = h
             step, out = delta[row, t, low:high], y[row, t, low:high]
             for e in range(_BLOCK):
                 fed[e] = step[e] * x[row, t, low + e]
@@ -253,7 +260,8 @@ def _forward(
                     new = exp(step[e] * rates[n, e]) * h[n, e] + fed[e] * write
                     h[n, e] = new
                     out[e] += read * new
-        state[row, :, low:high] = h
+        if len(state) > 0:
+            state[row, :, low:high] = h
 
 
 @kernel()
@@ -273,54 +281,60 @@ def _backward(
     grad_C: Array,
 ) -> None:
     rows, length, channels = x.shape
-    states, blocks = A.shape[0], channels // _BLOCK
-    for task in prange(rows * blocks):
-        row, block = task // blocks, task % blocks
+    states, blocks, groups = A.shape[0], channels // _BLOCK, len(grad_A)
+    grouped = (rows + groups - 1) // max(1, groups)
+    for task in prange(groups * blocks):
+        group, block = task // blocks, task % blocks
         low, high = block * _BLOCK, block * _BLOCK + _BLOCK
         rates = A[:, low:high].copy()
         h = np.empty((_SEGMENT + 1, states, _BLOCK), x.dtype)  # states before and after each position of a segment
         decay = np.empty((_SEGMENT, states, _BLOCK), x.dtype)
-        later = np.zeros((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
+        later = np.empty((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
         to_rates = np.zeros((states, _BLOCK), x.dtype)
         fed, to_fed, to_step = np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype)
-        for segment in range(kept.shape[1] - 1, -1, -1):
-            start, stop = segment * _SEGMENT, min(segment * _SEGMENT + _SEGMENT, length)
-            h[0] = kept[row, segment, :, low:high]
-            for t in range(start, stop):
-                i = t - start
-                step = delta[row, t, low:high]
-                for e in range(_BLOCK):
-                    fed[e] = step[e] * x[row, t, low + e]
-                for n in range(states):
-                    write = B[row, t, n]
-                    share, before, after = decay[i, n], h[i, n], h[i + 1, n]
+        for row in range(group * grouped, min(group * grouped + grouped, rows)):
+            later[:] = 0
+            for segment in range((length + _SEGMENT - 1) // _SEGMENT - 1, -1, -1):
+                start, stop = segment * _SEGMENT, min(segment * _SEGMENT + _SEGMENT, length)
+                if segment > 0:
+                    h[0] = kept[row, segment - 1, :, low:high]
+                else:
+                    h[0] = 0
+                for t in range(start, stop):
+                    i = t - start
+                    step = delta[row, t, low:high]
                     for e in range(_BLOCK):
-                        share[e] = exp(step[e] * rates[n, e])
+                        fed[e] = step[e] * x[row, t, low + e]
+                    for n in range(states):
+                        write = B[row, t, n]
+                        share, before, after = decay[i, n], h[i, n], h[i + 1, n]
+                        for e in range(_BLOCK):
+                            share[e] = exp(step[e] * rates[n, e])
+                        for e in range(_BLOCK):
+                            after[e] = share[e] * before[e] + fed[e] * write
+                for t in range(stop - 1, start - 1, -1):
+                    i = t - start
+                    step, out = delta[row, t, low:high], grad[row, t, low:high]
                     for e in range(_BLOCK):
-                        after[e] = share[e] * before[e] + fed[e] * write
-            for t in range(stop - 1, start - 1, -1):
-                i = t - start
-                step, out = delta[row, t, low:high], grad[row, t, low:high]
-                for e in range(_BLOCK):
-                    fed[e] = step[e] * x[row, t, low + e]
-                    to_fed[e] = 0
-                    to_step[e] = 0
-                for n in range(states):
-                    write, read = B[row, t, n], C[row, t, n]
-                    to_read = to_write = x.dtype.type(0)
+                        fed[e] = step[e] * x[row, t, low + e]
+                        to_fed[e] = 0
+                        to_step[e] = 0
+                    for n in range(states):
+                        write, read = B[row, t, n], C[row, t, n]
+                        to_read = to_write = x.dtype.type(0)
+                        for e in range(_BLOCK):
+                            g = later[n, e] + out[e] * read
+                            to_read += out[e] * h[i + 1, n, e]
+                            to_write += g * fed[e]
+                            to_fed[e] += g * write
+                            g *= decay[i, n, e]
+                            later[n, e] = g
+                            g *= h[i, n, e]  # gradient of the exponent Δ A
+                            to_step[e] += g * rates[n, e]
+                            to_rates[n, e] += g * step[e]
+                        grad_B[block, row, t, n] = to_write
+                        grad_C[block, row, t, n] = to_read
                     for e in range(_BLOCK):
-                        g = later[n, e] + out[e] * read
-                        to_read += out[e] * h[i + 1, n, e]
-                        to_write += g * fed[e]
-                        to_fed[e] += g * write
-                        g *= decay[i, n, e]
-                        later[n, e] = g
-                        g *= h[i, n, e]  # gradient of the exponent Δ A
-                        to_step[e] += g * rates[n, e]
-                        to_rates[n, e] += g * step[e]
-                    grad_B[block, row, t, n] = to_write
-                    grad_C[block, row, t, n] = to_read
-                for e in range(_BLOCK):
-                    grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
-                    grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
-        grad_A[row, :, low:high] = to_rates
+                        grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
+                        grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
+        grad_A[group, :, low:high] = to_rates
