@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,8 @@ def test_workers_do_not_outlive_a_killed_runner(experiment: Path, tmp_path: Path
 def test_ctrl_c_stops_all_workers_at_once(experiment: Path, tmp_path: Path) -> None:
     experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 100000"))
     command = [sys.executable, "-m", "marsrec", "lab", "run", str(experiment), "--workers", "2"]
-    runner = subprocess.Popen([*command, *folders(tmp_path)], stderr=subprocess.PIPE, text=True)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs do not hear it
+    runner = subprocess.Popen([*command, *folders(tmp_path)], stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     deadline = time.monotonic() + 120
     while len(list((tmp_path / "runs-a").glob("*.training/curve.csv"))) < 2:  # both workers are at work
         assert runner.poll() is None
