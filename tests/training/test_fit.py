@@ -76,8 +76,7 @@ import sys
 from pathlib import Path
 from tests.synthetic import cyclic_log, histories_of
 from marsrec.data.splits import leave_one_out
-from marsrec.models import ModelSettings, model_settings
-from marsrec.nn.model import by_length
+from marsrec.models import model_settings
 from marsrec.training.fit import fit
 from marsrec.training.module import TrainingSettings, training_batches
 import torch
