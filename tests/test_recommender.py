@@ -255,7 +255,9 @@ def test_explanation_names_events_and_time_scales(mars: Recommender) -> None:
     explanation = mars.explain(HISTORY, "i6")
     assert explanation.by_event().sort("event")["item"].to_list() == ["i5", "i4", "i3"]
     assert explanation.by_event().sort("event")["age"].to_list() == ["0 seconds", "1 day", "1 day"]
+    assert explanation.by_event().sort("event")["age_seconds"].to_list() == [0, 86400, 86400 + 3600]
     heads = explanation.by_head()
+    assert heads["half_life_seconds"].is_between(0, 1e12).all()
     assert heads["gate"].sum() == pytest.approx(1, abs=1e-5)
     assert explanation.by_event()["share"].sum() == pytest.approx(heads["share"].sum(), abs=1e-5)
 

@@ -59,6 +59,17 @@ AgeUnit = Literal["hours", "events"]
 """What MARS measures ages in: events where it does not see real time."""
 
 
+def age_seconds(age: float, unit: AgeUnit) -> float | None:
+    """An age or a half-life in seconds; None if it is counted in events or has no end.
+
+    Examples
+    --------
+    >>> age_seconds(1.5, "hours"), age_seconds(1.5, "events"), age_seconds(math.inf, "hours")
+    (5400.0, None, None)
+    """
+    return 3600 * age if unit == "hours" and math.isfinite(age) else None
+
+
 def spell_age(age: float, unit: AgeUnit) -> str:
     """An age or a half-life in words.
 

@@ -1,13 +1,12 @@
 """Answers of the worker as JSON: raw ids for codes, and durations also in words."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from marsrec.data.moments import spell_age, spell_duration
+from marsrec.data.moments import age_seconds, spell_age, spell_duration
 from marsrec.data.times import PER_SECOND
 from marsrec.models import title
 from marsrec.nn.mars import MARS
@@ -97,8 +96,7 @@ def read_history(model: Model, reading: Reading) -> ReadHistory:
 def _heads(operator: MARS, rates: torch.Tensor, gates: Sequence[float | None]) -> list[Head]:
     heads, lives = [], operator.half_lives(rates).tolist()
     for number, (rate, life, gate) in enumerate(zip(rates.tolist(), lives, gates, strict=True), start=1):
-        seconds = 3600 * life if operator.real_time and math.isfinite(life) else None
-        half_life = spell_age(life, operator.age_unit)
+        seconds, half_life = age_seconds(life, operator.age_unit), spell_age(life, operator.age_unit)
         heads.append(Head(head=number, rate=rate, half_life_seconds=seconds, half_life=half_life, gate=gate))
     return heads
 
