@@ -9,6 +9,7 @@ import pytest
 from tests.synthetic import cyclic_log
 from typer.testing import CliRunner
 
+from marsrec import Recommender, TrainingSettings
 from marsrec.cli import app
 from marsrec.errors import MarsrecError
 from marsrec.models import RECIPES
@@ -110,6 +111,26 @@ def test_recommend_for_histories_and_everybody(log: Path, saved: Path, tmp_path:
     assert len(rows) == 30
 
 
+def test_columns_named_for_fit_are_known_to_recommend(tmp_path: Path) -> None:
+    shop = tmp_path / "shop.csv"
+    renamed = cyclic_log(users=30, events=10, items=15).rename({"user": "who", "item": "what", "time": "at_time"})
+    renamed.write_csv(shop)
+    columns = ["--user", "who", "--item", "what", "--time", "at_time"]
+    call("fit", shop, "--model", "sasrec", "--out", tmp_path / "model", *columns, *QUICK)
+    rows = json.loads(call("recommend", tmp_path / "model", "--history", shop, "--k", "1", "--json"))
+    assert len(rows) == 30
+
+
+def test_models_fitted_on_pandas_answer_on_the_command_line(tmp_path: Path) -> None:
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("mars-t", options={"dim": 8}, training=training)
+    recommender.fit(cyclic_log(users=30, events=10, items=15).to_pandas(), progress=False).save(tmp_path / "model")
+    best = json.loads(call("recommend", tmp_path / "model", "--user", "u1", "--k", "1", "--json"))[0]["item"]
+    explained = json.loads(call("explain", tmp_path / "model", "--user", "u1", "--json"))
+    assert explained["item"] == best
+    assert best in call("recommend", tmp_path / "model", "--user", "u1", "--k", "1")
+
+
 def test_ranks_are_written(saved: Path, tmp_path: Path) -> None:
     call("evaluate", saved, "--ranks", tmp_path / "ranks.parquet", "--mask-seen")
     ranks = pl.read_parquet(tmp_path / "ranks.parquet")
@@ -191,6 +212,17 @@ def test_errors_are_one_sentence_on_stderr_and_exit_with_1(tmp_path: Path) -> No
     assert "error:" in result.stderr
     assert "broken.csv" in result.stderr
     assert "yesterday" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_the_system_refuses_is_one_sentence(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "all.csv"
+    command = [sys.executable, "-c", "from marsrec.cli import main; main()"]
+    command += ["recommend", str(saved), "--all-users", "--out", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False)
+    assert result.returncode == 1
+    assert f"error: {tmp_path / 'file'}" in result.stderr
     assert "Traceback" not in result.stderr
 
 

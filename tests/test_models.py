@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from marsrec.errors import SettingsError
@@ -114,3 +116,12 @@ def test_every_recipe_has_its_parameter_count_above() -> None:
         m for m in test_parameter_counts_are_the_papers_where_it_gives_them.pytestmark if m.name == "parametrize"
     )
     assert {case[0] for case in mark.args[1]} == set(RECIPES)
+
+
+def test_options_do_not_stay_behind() -> None:
+    mine: dict[str, Any] = {"objective": {"name": "next item + contrast"}, "objective.weight": 0.3}
+    with pytest.raises(SettingsError, match="nonsense"):
+        model_settings("fearec", published=True, options={"objective.nonsense": 1})
+    model_settings("fearec", options=mine)
+    assert mine["objective"] == {"name": "next item + contrast"}
+    assert model_settings("fearec", published=True) == model_settings("fearec", published=True, options={})

@@ -12,6 +12,7 @@ from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.log import LogSettings
+from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError, SettingsError
 
 LOG = cyclic_log(users=40, events=10, items=15)
@@ -165,6 +166,63 @@ def test_numpy_scalars_and_integer_ids() -> None:
         recommender.recommend([3.9])
     with pytest.raises(SettingsError, match="a moment is"):
         recommender.recommend(3, at=[1])
+
+
+def test_users_may_be_asked_for_again_and_in_any_collection(mars: Recommender) -> None:
+    once = mars.recommend(["u1", "u2"], k=2)
+    again = mars.recommend(["u1", "u2", "u1"], k=2)
+    assert again.drop("score").equals(pl.concat([once, once.head(2)]).drop("score"))
+    column = pd.Series(["u1", "u2"])
+    for users in (
+        column.unique(),
+        pd.Index(column),
+        pd.Categorical(column),
+        pa.array(["u1", "u2"]),
+        {"u1": 0, "u2": 0}.keys(),
+        (user for user in ("u1", "u2")),
+    ):
+        assert pl.DataFrame(mars.recommend(users, k=2)).equals(once)
+    nobody = mars.recommend([], k=2)
+    assert nobody.is_empty()
+    assert nobody.columns == once.columns
+    with pytest.raises(DataError, match="Pick the column of ids"):
+        mars.recommend(LOG)
+    with pytest.raises(DataError, match="found a object"):
+        mars.recommend(object())
+
+
+def test_k_may_be_any_whole_number(mars: Recommender) -> None:
+    assert mars.recommend("u1", k=np.int64(2)).equals(mars.recommend("u1", k=2))
+    assert mars.recommend("u1", k=10**12, mask_seen=False).height == 15
+
+
+def test_a_fit_that_fails_leaves_what_was_fitted_before() -> None:
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(LOG, progress=False)
+    before = dict(vars(recommender))
+    # Its times are all the same, so that no moments divide them.
+    bad = LOG.with_columns(time=pl.lit(1_600_000_000)).rename({"user": "who"}).to_pandas()
+    with pytest.raises(SettingsError, match="further apart"):
+        recommender.fit(
+            bad, log_settings=LogSettings(user="who"), split=SplitSettings(name="global-time"), progress=False
+        )
+    assert vars(recommender) == before
+
+
+def test_prepared_folders_and_what_goes_without_saying(tmp_path: Path) -> None:
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(LOG, progress=False)
+    histories = recommender.histories
+    assert histories is not None
+    histories.save(tmp_path / "prepared")
+    again = Recommender("sasrec", options=OPTIONS, training=training).fit(str(tmp_path / "prepared"), progress=False)
+    assert again.recommend("u1").equals(recommender.recommend("u1"))
+    with pytest.raises(SettingsError, match="this is a Histories already"):
+        again.fit(histories, log_settings=LogSettings(user="who"))
+    with pytest.raises(SettingsError, match="in order already"):
+        again.fit(histories, ties="recbole")
+    with pytest.raises(DataError, match="there is no such file"):
+        again.fit("hawkes")
 
 
 def test_columns_named_at_fit_are_known_afterwards(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_bad_events(recommender: Recommender) -> None:
         session.add("i2", START - 1)
     with pytest.raises(DataError, match=f"an event at {START + 1} s after one at {START + 2} s"):
         session.extend(np.array([1, 2]), np.array([START + 2, START + 1]))
-    for moment in (2**70, 1_700_000_000_000, -5, float("nan")):
+    for moment in (2**70, 2**55, -5, float("nan"), "2500-01-01", "1960-01-01"):
         with pytest.raises(SettingsError, match="before 1970 or after 2100 in the log's unit, s"):
             session.add("i2", moment)
     for moment in (True, None, "yesterday"):
@@ -139,8 +139,31 @@ def test_bad_events(recommender: Recommender) -> None:
             session.add("i2", moment)
     with pytest.raises(DataError, match="one raw id"):
         session.add(["i2"], START + 1)
+    with pytest.raises(SettingsError, match=r"looks like a date\. Write it as 2020-01-05"):
+        session.add("i2", 20200105)
     assert session.events == 1
     assert session.add("i2", "2030-01-01")
+
+
+def test_a_number_is_read_in_the_unit_that_makes_it_a_time_of_our_days(recommender: Recommender) -> None:
+    expected = recommender.start([("i1", START), ("i2", START + 60)])
+    milliseconds = recommender.start([("i1", START * 1000), ("i2", str(START * 1000 + 60_000))])
+    nanoseconds = recommender.start([("i1", float(START))])
+    nanoseconds.add("i2", (START + 60) * 10**9)
+    assert milliseconds.to_bytes() == expected.to_bytes()
+    assert nanoseconds.latest == expected.latest
+    torch.testing.assert_close(nanoseconds.vector(), expected.vector(), rtol=1e-4, atol=1e-5)
+
+
+def test_users_of_a_log_in_recboles_order() -> None:
+    times = [START, START + 50, START + 20, START + 300]  # RecBole keeps file order where float32 rounds to the same
+    log = pl.DataFrame({"user": ["a"] * 4, "item": ["x", "y", "z", "x"], "time": times})
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("sasrec", options={"dim": 8}, training=training).fit(log, ties="recbole", progress=False)
+    session = recommender.start("a")
+    assert (session.events, session.latest) == (4, START + 300)
+    in_order = recommender.start([("x", START), ("y", START + 1), ("z", START + 2), ("x", START + 3)])
+    assert torch.equal(session.vector(), in_order.vector())
 
 
 def test_a_session_does_not_outlive_its_model() -> None:

@@ -1,6 +1,7 @@
 """What callers ask with, users or histories in any library's columns, and what they get back."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,28 +37,32 @@ def known_histories(users: Any, histories: Histories) -> Histories:
     return Histories(items, times, offsets, own, histories.item_ids, histories.unit)
 
 
-def given_histories(given: Any, item_ids: Vocabulary, unit: TimeUnit, columns: LogSettings) -> Histories:
+def given_histories(
+    given: Any, item_ids: Vocabulary, unit: TimeUnit, columns: LogSettings, instant: Callable[[Any], int]
+) -> Histories:
     """Histories from outside, in the codes and the unit of a model. Unknown items are skipped and counted.
 
     Parameters
     ----------
     given : list of (item, time), or path or dataframe
-        Events of one user as pairs, or of many with users. Integer times in pairs are in the model's unit.
+        Events of one user as pairs, or of many with users.
     item_ids, unit : Vocabulary and time unit
         Those of the model.
     columns : LogSettings
         How a file or dataframe is read.
+    instant : function
+        Brings a time of a pair into the model's unit.
     """
     if isinstance(given, list | tuple):
         if any(not isinstance(event, list | tuple) or len(event) != 2 for event in given):
             raise DataError("a history as a list holds pairs (item, time), such as [('tea', 1600000000)].")
-        times = pl.Series("time", [time for _, time in given], strict=False)
-        if times.is_empty():
+        if not given:
             empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
             return Histories(*empty, Vocabulary(pl.Series([NAMELESS])), item_ids, unit)
         items = pl.Series("item", [item for item, _ in given], strict=False)
+        times = pl.Series("time", [instant(time) for _, time in given], dtype=pl.Int64)
         frame = pl.DataFrame([items, times]).with_columns(user=pl.lit(NAMELESS))
-        log = read_log(frame, LogSettings(unit=unit if times.dtype.is_integer() else "auto"))
+        log = read_log(frame, LogSettings(unit=unit))
     else:
         log = read_log(given, columns)
     raw = Histories.from_log(log)
@@ -77,16 +82,17 @@ def column(values: Any) -> pl.Series:
     """One raw id, a list or any library's column as a polars column."""
     if is_one(values):
         values = [values]
-    if isinstance(values, list | tuple | range | set):
-        return pl.Series(list(values), strict=False)
-    if isinstance(values, np.ndarray):
-        return pl.Series(values)
-    return pl.Series(nw.from_native(values, series_only=True).to_list())
+    known = nw.from_native(values, allow_series=True, pass_through=True)
+    if isinstance(known, nw.DataFrame | nw.LazyFrame) or not isinstance(values, Iterable):
+        raise DataError(f"ids are one column or list of them; found a {type(values).__name__}. Pick the column of ids.")
+    if isinstance(known, nw.Series):
+        return pl.Series(known.to_list())
+    return pl.Series(values.tolist() if hasattr(values, "tolist") else list(values), strict=False)
 
 
 def is_one(value: Any) -> bool:
     """Whether this is a single raw id."""
-    return isinstance(value, str | int | np.generic)
+    return isinstance(value, str | int | float | np.generic)
 
 
 def kind_of(values: Any) -> Kind | None:

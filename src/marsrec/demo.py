@@ -1,4 +1,4 @@
-"""The demonstration: two models on synthetic data in which time decides, and a look at what MARS learned."""
+"""The demonstration: three models on synthetic data in which time decides, and a look at what MARS learned."""
 
 import shutil
 import sys

@@ -5,6 +5,7 @@ here.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import reduce
 from operator import getitem
 from typing import Annotated, Any, Literal, Self, get_args
@@ -265,7 +266,7 @@ def model_settings(
             place = place.get(parent) if isinstance(place, dict) else None
         if not isinstance(place, dict):
             raise SettingsError(f"option {path!r}: the parts of a model are encoder, readout, scorer and objective.")
-        place[leaf] = value
+        place[leaf] = deepcopy(value)  # a later option may write into it
     try:
         return ModelSettings.model_validate(values)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.moments import instant
+from marsrec.data.source import Source, open_data
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit
 from marsrec.doctor import machine, versions
@@ -130,9 +131,9 @@ class Recommender:
         Parameters
         ----------
         log : path, dataframe, Log or Histories
-            Who took which item when.
+            Who took which item when: a log file, a folder that `marsrec prepare` wrote, or the data themselves.
         log_settings : LogSettings, optional
-            How to read it.
+            How to read a file or dataframe.
         ties : {"file", "recbole"}
             Order of events of equal time.
         split : SplitSettings, optional
@@ -144,61 +145,31 @@ class Recommender:
         progress : bool
             Show progress.
         """
-        self.split_settings = split or SplitSettings()
-        histories = self._read(log, log_settings, ties)
+        source = _read(log, log_settings or LogSettings(), ties)
+        histories, split = source.histories, split or SplitSettings()
         if progress:
-            for sentence in self.notes:
+            for sentence in source.notes:
                 show.note(f"· {sentence}")
-        parts = self.split_settings.apply(histories)
-        self.settings = self.planned_settings(parts.average_length)
+        parts = split.apply(histories)
+        settings = self.planned_settings(parts.average_length)
         if progress and self.name == "mars" and self.encoder is None and self.readout is None:
-            show.note(rule(len(histories) / histories.n_users, parts.average_length, self.settings))
+            show.note(rule(len(histories) / histories.n_users, parts.average_length, settings))
         fitted = fit(
             parts,
-            self.settings,
+            settings,
             self.training,
             folder=Path(folder) if folder is not None else None,
             resume=resume,
             progress=progress,
         )
+        metrics = _measure(fitted, parts, settings, split)
+        # All at once: a fit that fails or is interrupted leaves what was fitted before.
         self.network, self.histories, self._fingerprint = fitted.model, histories, None
+        self.settings, self.split_settings, self.metrics = settings, split, metrics
         self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
-        self.metrics = self._measure(fitted, parts)
+        self.notes, self.columns, self.kind = source.notes, source.names, kind_of(log) or "polars"
         return self
-
-    def _read(self, log: Any, log_settings: LogSettings | None, ties: Ties) -> Histories:
-        if isinstance(log, Histories):
-            return log
-        if not isinstance(log, Log):
-            self.kind = kind_of(log) or "polars"
-            how = log_settings or LogSettings()
-            self.columns = LogSettings(user=how.user, item=how.item, time=how.time, unit=how.unit)
-            log = read_log(log, how)
-        self.notes = log.notes
-        return Histories.from_log(log, ties)
-
-    def _measure(self, fitted: Fitted, split: Split) -> dict[str, Any]:
-        parts: tuple[Part, ...] = ("valid", "test")
-        return {
-            **{part: evaluate(fitted.model, split, self.settings.length, part).metrics for part in parts},
-            "model": title(self.settings),
-            "protocol": {
-                "split": self.split_settings.model_dump(mode="json"),
-                "ties": split.histories.ties,
-                "mask_seen": False,
-                "ranked": "all items",
-            },
-            "best_epoch": fitted.best_epoch,
-            "epochs": len(fitted.curve),
-            "minutes": round(fitted.minutes, 3),
-            "complete": fitted.complete,
-            "parameters": fitted.model.parameter_count(),
-            "data": split.histories.statistics(),
-            "curve": fitted.curve,
-            "versions": versions(),
-            "machine": machine(),
-        }
 
     def evaluate(
         self, part: Part = "test", *, mask_seen: bool = False, ks: tuple[int, ...] = (5, 10, 20)
@@ -241,9 +212,9 @@ class Recommender:
             Events of one user as pairs, or of many as a dataframe with users, items and times.
         k : int
             How many items each; fewer where there are not as many.
-        at : int, str or datetime, optional
-            The moment of the request, for models on the request clock. By default the end of the log or of the history,
-            whichever is later.
+        at : number, str or datetime, optional
+            The moment of the request (see `instant`), for models on the request clock. By default the end of the log
+            or of the history, whichever is later.
         mask_seen : bool
             Leave out items of the user's past.
         candidates : sequence of raw ids, optional
@@ -275,27 +246,28 @@ class Recommender:
     ) -> pl.DataFrame:
         """The best items for the users whose vectors are known, and popular ones for the others."""
         network = self._fitted()
-        if not isinstance(k, int) or k < 1:
+        if not isinstance(k, int | np.integer) or k < 1:
             raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
+        k = min(int(k), len(self.item_ids))
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
         if len(known):
             scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
-            tables.append(self._table(ids.gather(known), scores, items, "model"))
+            tables.append(self._table(known, scores, items, "model"))
         cold = np.setdiff1d(np.arange(len(ids)), known)
-        if len(cold):
+        if len(cold) or not tables:
             popular = torch.from_numpy(self.item_counts.astype(np.float32)).expand(len(cold), -1)
             scores, items = top_k(lambda rows: rows, popular, k, candidates=allowed)
-            tables.append(self._table(ids.gather(cold), scores, items, "popularity"))
-        order = pl.DataFrame({"user": ids}).with_row_index("order")
-        table = pl.concat(tables).join(order, on="user", maintain_order="left")
-        return table.sort("order", maintain_order=True).drop("order")
+            tables.append(self._table(cold, scores, items, "popularity"))
+        table = pl.concat(tables).sort("user", maintain_order=True)
+        return table.with_columns(user=ids.gather(table["user"]))
 
-    def _table(self, users: pl.Series, scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
+    def _table(self, users: NDArray[np.int64], scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
+        """The best items, best first, of users who are numbered here."""
         count, k = items.shape
         return pl.DataFrame(
             {
-                "user": users.gather(np.repeat(np.arange(count), k)),
+                "user": np.repeat(users, k),
                 "rank": np.tile(np.arange(1, k + 1), count),
                 "item": self.item_ids.decode(items.flatten().cpu().numpy()),
                 "score": scores.flatten().cpu().numpy(),
@@ -328,7 +300,7 @@ class Recommender:
         """When requests are made by users with these (N,) latest events: the end of the log, unless said."""
         if at is None:
             return latest.clamp(min=self.log_end)
-        asked = instant(at, self.unit)
+        asked = self.instant(at)
         readout = self.settings.readout
         if not (readout.name == "mars" and readout.clock == "request"):
             warnings.warn(
@@ -339,6 +311,10 @@ class Recommender:
                 f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}). Ask later."
             )
         return torch.full_like(latest, asked)
+
+    def instant(self, moment: Any) -> int:
+        """A moment (a number since 1970, ISO text, date, datetime or "now") as a time in the unit of the log."""
+        return instant(moment, self.unit, self.log_end)
 
     def _known(self, users: Any) -> Histories:
         """Histories of users of the log."""
@@ -351,7 +327,7 @@ class Recommender:
 
     def _given(self, histories: Any) -> Histories:
         """Histories from outside."""
-        return given_histories(histories, self.item_ids, self.unit, self.columns)
+        return given_histories(histories, self.item_ids, self.unit, self.columns, self.instant)
 
     def _codes(self, ids: Sequence[Any], name: str) -> Tensor:
         codes = self.item_ids.encode(column(ids))
@@ -385,7 +361,7 @@ class Recommender:
         if given.n_users != 1:
             raise DataError(f"a session is of one user; this history has {given.n_users}.")
         session = Session(self)
-        session.extend(given.items, given.times)
+        session.extend(given.items, np.maximum.accumulate(given.times))  # ties="recbole" orders by rounded times
         return session
 
     def restore(self, data: bytes | bytearray | memoryview) -> Session:
@@ -436,7 +412,7 @@ class Recommender:
         table = torch.nn.functional.normalize(network.items.weight.detach(), dim=1)
         seen = (torch.tensor([0, 1]), torch.tensor([code]))
         scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], k, seen=seen)
-        found = self._table(pl.Series([item]), scores, items, "model")
+        found = self._table(np.array([0]), scores, items, "model")
         return as_kind(found.select("rank", "item", similarity="score"), self.kind)
 
     # ------------------------------------------------------------ save, load
@@ -451,17 +427,56 @@ class Recommender:
         histories : bool
             Also write the users' histories, so that `recommend(users=...)` works after loading.
         """
-        saved.save(self, Path(folder), histories=histories)
+        saved.save(self, Path(folder).expanduser(), histories=histories)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
-        return saved.load(cls, Path(folder), device)
+        return saved.load(cls, Path(folder).expanduser(), device)
 
     def _fitted(self) -> SequenceModel:
         if self.network is None:
             raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
         return self.network
+
+
+def _read(log: Any, how: LogSettings, ties: Ties) -> Source:
+    """What `Recommender.fit` takes, as histories."""
+    if isinstance(log, Histories | Log) and how != LogSettings():
+        raise SettingsError(
+            f"log_settings say how to read a file or dataframe; this is a {type(log).__name__} already."
+        )
+    if isinstance(log, Histories):
+        if ties not in ("file", log.ties):
+            raise SettingsError(f"ties={ties!r}: these histories are in order already. Give the log instead.")
+        return Source("histories", log)
+    if isinstance(log, str | Path) and Histories.is_prepared(Path(log).expanduser()):
+        return open_data(log, log=how, ties=ties)
+    read = log if isinstance(log, Log) else read_log(log, how)
+    return Source(read.source, Histories.from_log(read, ties), read.notes, names=how.names)
+
+
+def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:
+    measured: tuple[Part, ...] = ("valid", "test")
+    return {
+        **{part: evaluate(fitted.model, parts, settings.length, part).metrics for part in measured},
+        "model": title(settings),
+        "protocol": {
+            "split": split.model_dump(mode="json"),
+            "ties": parts.histories.ties,
+            "mask_seen": False,
+            "ranked": "all items",
+        },
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.curve),
+        "minutes": round(fitted.minutes, 3),
+        "complete": fitted.complete,
+        "parameters": fitted.model.parameter_count(),
+        "data": parts.histories.statistics(),
+        "curve": fitted.curve,
+        "versions": versions(),
+        "machine": machine(),
+    }
 
 
 def _seen(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

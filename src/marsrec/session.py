@@ -22,7 +22,6 @@ from torch import Tensor
 
 from marsrec.asked import NAMELESS, as_kind, is_one
 from marsrec.data.batches import Batch
-from marsrec.data.moments import instant
 from marsrec.errors import DataError
 from marsrec.nn.model import ModelMemory, SequenceModel
 
@@ -136,8 +135,8 @@ class Session:
         ----------
         item : raw id
             What was taken.
-        time : int, str or datetime
-            When; an integer is in the unit of the log.
+        time : number, str or datetime
+            When; see `Recommender.instant`.
 
         Returns
         -------
@@ -150,7 +149,7 @@ class Session:
         if code == 0:
             warnings.warn(f"unknown item {item!r} was skipped.", stacklevel=2)
             return False
-        self.extend(np.array([code]), np.array([instant(time, self.recommender.unit)]))
+        self.extend(np.array([code]), np.array([self.recommender.instant(time)]))
         return True
 
     def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:

@@ -53,6 +53,7 @@ def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
     marker : str
         A file that tells a folder of this kind: one that has other things in it but not this is not replaced.
     """
+    path = path.absolute()
     refuse_foreign(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex[:8]
@@ -69,7 +70,7 @@ def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
             path.rename(replaced)
         try:
             temporary.rename(path)
-        except OSError:
+        except BaseException:
             if replaced.exists():
                 replaced.rename(path)
             raise

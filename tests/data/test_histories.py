@@ -66,3 +66,6 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     (folder / "times.npy").unlink()
     with pytest.raises(DataError, match="not a readable prepared folder"):
         Histories.load(folder)
+    (folder / "times.npy").write_bytes(b"")
+    with pytest.raises(DataError, match="not a readable prepared folder"):
+        Histories.load(str(folder))

@@ -113,3 +113,10 @@ def test_the_note_says_what_was_recognised(values: list[object], note: str) -> N
 def test_a_column_of_no_times_is_an_error() -> None:
     with pytest.raises(DataError, match=r"log: column 'ts' holds Boolean, which is no time"):
         parse_times(times(True))
+
+
+@pytest.mark.parametrize("absurd", [float("inf"), -1e17, 1e300])
+def test_an_absurd_row_does_not_round_the_others(absurd: float) -> None:
+    times = parse_times(pl.Series("t", [1_600_000_000.25, 1_600_000_000.75, absurd]))
+    assert times.values.to_list() == [1_600_000_000_250, 1_600_000_000_750, None]
+    assert times.unit == "ms"

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -60,11 +61,25 @@ def test_global_time_refuses_what_cannot_work() -> None:
     with pytest.raises(SettingsError, match="must come before"):
         global_time(histories, 0.9, 0.8)
     with pytest.raises(SettingsError, match="between 0 and 1"):
-        global_time(histories, 1.5, 0.8)
+        global_time(histories, 1.0, 0.8)
     with pytest.raises(SettingsError, match="found 'soon'"):
         global_time(histories, "soon", 0.8)
     with pytest.raises(DataError, match="no test events"):
         global_time(histories, 0.5, "2040-01-01")
+
+
+def test_numbers_below_one_are_shares_and_others_moments() -> None:
+    histories = histories_of([10])  # at seconds 0 to 9
+    for given in ((0.3, 0.8), ("0.3", "0.8"), (3, 8), ("1970-01-01T00:00:03", 8)):
+        split = SplitSettings(name="global-time", valid_from=given[0], test_from=given[1]).apply(histories)
+        assert targets(split) == ([3, 4, 5, 6, 7], [8, 9])
+        assert targets(global_time(histories, *given)) == targets(split)
+
+
+def test_shares_that_fall_on_one_instant_are_told() -> None:
+    histories = replace(histories_of([10]), times=np.zeros(10, dtype=np.int64))
+    with pytest.raises(SettingsError, match=r"\(0\.8, at 0 s\).*\(0\.9, at 0\).*further apart"):
+        SplitSettings(name="global-time").apply(histories)
 
 
 def test_settings_survive_json() -> None:

@@ -43,14 +43,24 @@ def test_titles_are_kept_in_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"thing": [7], "title": ["Tea"]}, "has no column 'item' or 'item_id'"),
-        ({"item": [7], "text": ["Tea"]}, "has no column 'title' or 'name'"),
+        ({"thing": [7], "title": ["Tea"]}, "has no column of items; found 'thing', 'title'. Call it 'item'"),
+        ({"item": [7], "text": ["Tea"]}, "has no column of titles; found 'item', 'text'. Call it 'title'"),
         ({"item": [70], "title": ["Tea"]}, "no item of its column 'item' is in the log, whose items are like 7"),
     ],
 )
 def test_other_files_are_refused(histories: Histories, frame: dict[str, list[object]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         with_titles(histories, pl.DataFrame(frame))
+
+
+@pytest.mark.parametrize("name", ["movieId", "parent_asin", "track_id", "ID"])
+def test_columns_of_items_have_the_names_that_logs_give_them(histories: Histories, name: str) -> None:
+    ids = histories.item_ids.ids.to_list()
+    named, _ = with_titles(
+        histories, pl.DataFrame({"genre": ["?"] * len(ids), name: ids, "Title": [f"t{i}" for i in ids]})
+    )
+    assert named.item_ids.titles is not None
+    assert named.item_ids.titles.to_list() == [f"t{i}" for i in ids]
 
 
 def test_titles_that_look_like_markup_are_told_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

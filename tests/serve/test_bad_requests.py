@@ -57,7 +57,7 @@ BODIES: list[tuple[int, Any]] = [  # to /v1/recommend
     (422, {"history": [{"item": "i1", "time": -1.5}]}),
     (422, {"history": [{"item": "i1", "time": True}]}),
     (422, {"history": [{"item": "i1", "time": 2**63}]}),
-    (422, {"history": [{"item": "i1", "time": START * 1000}]}),
+    (422, {"history": [{"item": "i1", "time": START * 100}]}),
     (422, {"history": [{"item": "i1", "time": ""}]}),
     (422, {"history": [{"item": "i1", "time": "yesterday"}]}),
     (422, {"history": [{"item": "i1", "time": "now"}]}),

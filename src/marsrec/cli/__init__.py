@@ -42,3 +42,9 @@ def main() -> None:
         text = explain_validation(error) if isinstance(error, ValidationError) else str(error)
         show.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written to
+        if error.errno is None or isinstance(error, BrokenPipeError):
+            raise
+        place = "" if error.filename is None else f"{error.filename}: "
+        show.remarks.print(f"[bold red]error:[/] {escape(f'{place}{error.strerror}')}.", soft_wrap=True)
+        sys.exit(1)

@@ -157,6 +157,7 @@ def fit(
         raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
+    recommender.columns = source.names
     measured = recommender.metrics
     measured["data"]["name"] = source.name
     recommender.save(folder)

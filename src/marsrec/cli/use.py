@@ -17,7 +17,9 @@ def evaluate(
         bool, typer.Option("--mask-seen", help="Do not rank items of the user's past, but for the target itself.")
     ] = False,
     k: Annotated[list[int] | None, typer.Option(help="Cut-offs of the metrics; 5, 10 and 20 if not given.")] = None,
-    ranks: Annotated[Path | None, typer.Option(help="Write every target's rank to this parquet file.")] = None,
+    ranks: Annotated[
+        Path | None, typer.Option(help="Write every target's rank to this parquet file.", dir_okay=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate a saved model by full ranking, over all users and by history length."""
@@ -75,7 +77,7 @@ def recommend(
     candidate: Annotated[
         list[str] | None, typer.Option("--candidate", help="Only these items; may be repeated.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this .parquet or .csv file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this .parquet or .csv file.", dir_okay=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Recommend items for users of the log, or for histories given here."""
@@ -84,7 +86,10 @@ def recommend(
 
     if sum(map(bool, (user, all_users, history, event))) != 1:
         raise SettingsError("say for whom: one of --user ID, --all-users, --history FILE or --event ITEM@TIME.")
+    if out is not None and out.suffix not in (".parquet", ".csv"):
+        raise SettingsError(f"{out}: --out writes .parquet or .csv.")
     recommender = Recommender.load(saved)
+    recommender.kind = "polars"  # whatever it was fitted on
     users: Any = user
     histories: Any = None
     if all_users:
@@ -97,8 +102,6 @@ def recommend(
     if recommender.item_ids.titles is not None:
         table = table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
     if out is not None:
-        if out.suffix not in (".parquet", ".csv"):
-            raise SettingsError(f"{out}: --out writes .parquet or .csv.")
         with atomic_file(out) as temporary:
             _ = table.write_parquet(temporary) if out.suffix == ".parquet" else table.write_csv(temporary)
         show.note(f"{table.height:,} recommendations written to {out}.")
@@ -136,6 +139,7 @@ def explain(
     if (user is None) == (not event):
         raise SettingsError("say whose history: --user ID or --event ITEM@TIME (repeated).")
     recommender = Recommender.load(saved)
+    recommender.kind = "polars"  # whatever it was fitted on
     history: Any = user if user is not None else [_event(text) for text in event or []]
     if item is None:
         asked = {"users" if user is not None else "histories": history}

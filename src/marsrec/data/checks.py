@@ -92,15 +92,15 @@ def quoted(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def is_usual_name(name: str) -> bool:
-    """Whether a log usually calls one of its columns so.
+def is_usual_name(name: str, role: Role | None = None) -> bool:
+    """Whether a log usually calls one of its columns, or that of a role, so.
 
     Examples
     --------
     >>> is_usual_name("reviewerID"), is_usual_name("A1B2C3")
     (True, False)
     """
-    return any(_squeezed(name) in usual for usual in USUAL_NAMES.values())
+    return any(_squeezed(name) in usual for of, usual in USUAL_NAMES.items() if role in (None, of))
 
 
 def _squeezed(name: str) -> str:

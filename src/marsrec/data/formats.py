@@ -72,10 +72,10 @@ def open_file(path: Path) -> Table:
         ".parquet": _open_parquet,
         **dict.fromkeys((".jsonl", ".ndjson", ".json"), _open_json_lines),
     }
-    if suffix not in openers:
-        raise DataError(f"{path}: '{suffix}' is not a format that can be read. These are, each also with .gz: {READ}.")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. Check the path; a log is one file.")
+    if suffix not in openers:
+        raise DataError(f"{path}: '{suffix}' is not a format that can be read. These are, each also with .gz: {READ}.")
     with _reading(path, "gzip" if zipped else suffix):
         data = gzip.decompress(path.read_bytes()) if zipped else path
         empty = not data if isinstance(data, bytes) else not path.stat().st_size
@@ -128,6 +128,9 @@ def _open_json_lines(data: bytes | Path, path: Path) -> Table:
     plain = data if isinstance(data, bytes) else glob.escape(str(data))  # there is no glob=False here
 
     def read(columns: list[str]) -> pl.DataFrame:
+        for name in columns:
+            if any(isinstance(row.get(name), list | dict | bool) for row in head):
+                raise DataError(f"{path}: column '{name}' does not hold plain text or numbers. Give one that does.")
         with reading():
             # As text first: a reader that guesses types rounds large integers beside a float.
             text = pl.scan_ndjson(plain, schema=dict.fromkeys(columns, pl.String)).collect()

@@ -203,8 +203,9 @@ class Histories:
         return (folder / "histories.json").is_file()
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: str | Path) -> Self:
         """Map a prepared folder into memory."""
+        folder = Path(folder).expanduser()
         try:
             meta = json.loads((folder / "histories.json").read_text())
             if meta["format"] != FORMAT:
@@ -221,11 +222,11 @@ class Histories:
                 unit=meta["unit"],
                 ties=meta["ties"],
             )
-        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+            sizes = (len(histories), len(histories.times), int(histories.offsets[-1]), meta["interactions"])
+        except (OSError, EOFError, ValueError, TypeError, LookupError, pl.exceptions.PolarsError) as error:
             raise DataError(
                 f"{folder}: not a readable prepared folder ({error}). Write it again with `marsrec prepare`."
             ) from error
-        sizes = (len(histories), len(histories.times), int(histories.offsets[-1]), meta["interactions"])
         if len(set(sizes)) > 1 or len(histories.offsets) != histories.n_users + 1:
             raise DataError(f"{folder}: its files do not fit together. Write it again with `marsrec prepare`.")
         return histories

@@ -43,6 +43,11 @@ class LogSettings(Settings):
     drop_bad_rows: bool = False
     """Drop and count the rows that cannot be used, instead of stopping at them."""
 
+    @property
+    def names(self) -> "LogSettings":
+        """Only how columns are called and what unit times are in: what goes for other files of the same kind, too."""
+        return LogSettings(user=self.user, item=self.item, time=self.time, unit=self.unit)
+
 
 @dataclass(frozen=True, eq=False)
 class Log:

@@ -3,41 +3,77 @@
 import math
 import re
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 
-from marsrec.data.times import END_OF_TIME, PER_SECOND, TimeUnit
+from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
 
 Moment = float | str | date | datetime
-"""A time in the log's unit (decimals are cut off), a date (ISO text, date or datetime; UTC unless it says otherwise),
-or "now"."""
+"""A number since 1970 (what is finer than the log's unit is cut off), a date (ISO text, date or datetime; UTC unless it
+says otherwise), or "now"."""
 
 _STEPS = [(365.25 * 86400, "year"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second")]
 
 
-def instant(moment: Any, unit: TimeUnit) -> int:
+def instant(moment: Any, unit: TimeUnit, log_end: int = 0) -> int:
     """A moment (see `Moment`) as an integer time in `unit`.
+
+    Parameters
+    ----------
+    moment : float, str, date or datetime
+        A number is in `unit`, unless it lies between 1980 and 2100 only in another one, as `time.time()` does for a
+        log of milliseconds.
+    unit : time unit
+        In which the log is kept.
+    log_end : int
+        Its latest time. If that is before 1980, times count from something else than 1970, and numbers are in `unit`.
 
     Examples
     --------
     >>> instant("2020-01-01", "s"), instant(datetime(2020, 1, 1, tzinfo=UTC), "ms"), instant("17.9", "s")
     (1577836800, 1577836800000, 17)
+    >>> instant(1_600_000_000.25, "ms", log_end=1_700_000_000_000)
+    1600000000250
     """
     if isinstance(moment, np.datetime64):
         moment = moment.astype("datetime64[us]").item()
-    if isinstance(moment, str) and re.fullmatch(r"-?\d{1,30}(\.\d{0,30})?", moment.strip()):
-        moment = int(moment.partition(".")[0])  # not by way of a float, which does not hold nanoseconds
-    if isinstance(moment, int | float | np.integer | np.floating) and moment is not True and moment is not False:
-        value = math.floor(moment) if math.isfinite(moment) else -1
-        if not 0 <= value < END_OF_TIME * PER_SECOND[unit]:
-            raise SettingsError(
-                f"{moment} is before 1970 or after 2100 in the log's unit, {unit}. Give it in {unit}, or as a date."
-            )
-        return value
     if isinstance(moment, str) and moment.strip() == "now":
         moment = datetime.now(UTC)
+    if isinstance(moment, str) and re.fullmatch(r"-?\d{1,30}(\.\d{0,30})?", moment.strip()):
+        value = _number(Decimal(moment.strip()), unit, log_end)  # a float would not hold nanoseconds
+    elif isinstance(moment, int | float | np.integer | np.floating) and not isinstance(moment, bool):
+        value = _number(Decimal(str(moment)), unit, log_end)
+    else:
+        value = _date(moment, unit)
+    if not 0 <= value < END_OF_TIME * PER_SECOND[unit]:
+        raise SettingsError(
+            f"{moment} is before 1970 or after 2100 in the log's unit, {unit}. Give it in {unit}, or as a date."
+        )
+    return value
+
+
+def _number(number: Decimal, unit: TimeUnit, log_end: int) -> int:
+    if not number.is_finite():
+        return -1
+    if log_end < MODERN * PER_SECOND[unit]:
+        return math.floor(number)
+    if 1970_01_01 <= number < 2100_01_01 and (spelled := _spelled_date(math.floor(number))):
+        raise SettingsError(f"{number} is a number of {unit} since 1970, and looks like a date. Write it as {spelled}.")
+    meant = next((u for u, p in PER_SECOND.items() if MODERN * p <= number < END_OF_TIME * p), unit)
+    return math.floor(number * PER_SECOND[unit] / PER_SECOND[meant])
+
+
+def _spelled_date(digits: int) -> str | None:
+    try:
+        return datetime.strptime(str(digits), "%Y%m%d").date().isoformat()
+    except ValueError:
+        return None
+
+
+def _date(moment: Any, unit: TimeUnit) -> int:
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())

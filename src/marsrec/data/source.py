@@ -1,6 +1,6 @@
 """Opening data by what people call it: a catalog name, the embedded hawkes log, a prepared folder or a log file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from marsrec.data.catalog import CATALOG, PaperSettings, load
@@ -44,6 +44,8 @@ class Source:
     notes: tuple[str, ...] = ()
     paper: PaperSettings | None = None
     """What the paper sets on this data set."""
+    names: LogSettings = field(default_factory=LogSettings)
+    """How the columns of the log are called, where that was said."""
 
 
 def open_data(
@@ -85,4 +87,4 @@ def open_data(
         paper = CATALOG[name].paper
     if filters != FilterSettings():
         read = filter_counts(read, **filters.bounds)
-    return Source(name, Histories.from_log(read, ties), read.notes, paper)
+    return Source(name, Histories.from_log(read, ties), read.notes, paper, (log or LogSettings()).names)

@@ -1,5 +1,6 @@
 """Splits: which events are trained on, and which are predicted from what came before them."""
 
+import math
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
@@ -19,7 +20,7 @@ class SplitSettings(Settings):
     name: Literal["leave-one-out", "global-time"] = "leave-one-out"
     """Leave-one-out takes each user's last two events; global-time takes all events from two moments on."""
     valid_from: float | datetime | date | str = 0.8
-    """global-time: where validation begins, as a fraction of all events in time order or a date."""
+    """global-time: where validation begins, as a fraction of all events in time order or a moment, such as a date."""
     test_from: float | datetime | date | str = 0.9
     """global-time: where test begins."""
 
@@ -114,7 +115,7 @@ def global_time(histories: Histories, valid_from: float | Moment = 0.8, test_fro
     histories : Histories
         What to split.
     valid_from, test_from : float, str, date or datetime
-        A fraction of all events in time order, or a date.
+        A number between 0 and 1 is a fraction of all events in time order; else a moment, such as a date.
 
     Examples
     --------
@@ -127,7 +128,10 @@ def global_time(histories: Histories, valid_from: float | Moment = 0.8, test_fro
     """
     first, second = _instant(histories, valid_from, "valid_from"), _instant(histories, test_from, "test_from")
     if first >= second:
-        raise SettingsError(f"valid_from ({valid_from}) must come before test_from ({test_from}).")
+        raise SettingsError(
+            f"valid_from ({valid_from}, at {first} {histories.unit}) must come before test_from ({test_from}, at "
+            f"{second}). Choose moments further apart."
+        )
     times = histories.times
     owners = np.repeat(np.arange(histories.n_users), histories.lengths)
     train_ends = histories.offsets[:-1] + np.bincount(owners[times < first], minlength=histories.n_users)
@@ -147,9 +151,13 @@ def global_time(histories: Histories, valid_from: float | Moment = 0.8, test_fro
 
 def _instant(histories: Histories, moment: float | Moment, name: str) -> int:
     """The moment as a time in the histories' unit."""
-    if isinstance(moment, float):
-        if not 0 < moment < 1:
-            raise SettingsError(f"{name} must be a fraction between 0 and 1 or a date; found {moment}.")
-        ordered = np.sort(histories.times)
-        return int(ordered[int(len(ordered) * moment)])
-    return instant(moment, histories.unit)
+    ordered = np.sort(histories.times)
+    try:
+        share = float(moment)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        share = math.inf
+    if share > 1:
+        return instant(moment, histories.unit, int(ordered[-1]))
+    if not 0 < share < 1:
+        raise SettingsError(f"{name} must be a fraction between 0 and 1 or a date; found {moment}.")
+    return int(ordered[int(len(ordered) * share)])

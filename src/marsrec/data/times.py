@@ -168,7 +168,8 @@ def _read_instants(column: pl.Series, source: str) -> _Instants:
 def _split_floats(column: pl.Series) -> tuple[pl.Series, pl.Series]:
     floor = column.floor()
     whole = floor.clip(-9.0e18, 9.0e18).cast(pl.Int64)
-    largest = whole.abs().max()
+    plausible = whole.filter((floor >= 0) & (floor < END_OF_TIME * 1e9))  # one absurd row must not round the others
+    largest = plausible.max()
     digits = max(0, min(9, FLOAT_DIGITS - len(str(largest or 0))))
     fraction = (column - floor).set(column.is_infinite(), 0.0)
     return whole, (fraction * 10**digits).round().cast(pl.Int64) * 10 ** (9 - digits)

@@ -1,15 +1,16 @@
 """Titles of items: what people read instead of ids."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
+from marsrec.data.checks import is_usual_name, quoted
 from marsrec.data.formats import open_dataframe, open_file
 from marsrec.data.histories import Histories
 from marsrec.errors import DataError
 
-ITEM_COLUMNS = ("item", "item_id", "id", "asin", "movie_id", "business_id")
 TITLE_COLUMNS = ("title", "name", "label")
 
 
@@ -35,7 +36,8 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     """
     table = open_file(source) if isinstance(source, Path) else open_dataframe(source)
     place = str(source) if isinstance(source, Path) else "dataframe"
-    item, title = (_column(table.names, wanted, place) for wanted in (ITEM_COLUMNS, TITLE_COLUMNS))
+    item = _column(table.names, lambda name: is_usual_name(name, "item") or name.lower() == "id", "item", place)
+    title = _column(table.names, lambda name: name.lower() in TITLE_COLUMNS, "title", place)
     ids = histories.item_ids.ids
     frame = table.read([item, title]).select(
         item=pl.col(item).cast(ids.dtype, strict=False), title=pl.col(title).cast(pl.String).str.strip_chars()
@@ -56,9 +58,8 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     return replace(histories, item_ids=replace(histories.item_ids, titles=titles)), said
 
 
-def _column(names: list[str], wanted: tuple[str, ...], place: str) -> str:
-    usual = {name.lower().split(":")[0]: name for name in reversed(names)}
-    for name in wanted:
-        if name in usual:
-            return usual[name]
-    raise DataError(f"{place}: has no column {' or '.join(map(repr, wanted))}; found {', '.join(map(repr, names))}.")
+def _column(names: list[str], is_wanted: Callable[[str], bool], what: str, place: str) -> str:
+    for name in names:
+        if is_wanted(name):
+            return name
+    raise DataError(f"{place}: has no column of {what}s; found {quoted(names)}. Call it {what!r}.")

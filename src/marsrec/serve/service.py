@@ -10,8 +10,6 @@ from starlette.concurrency import run_in_threadpool
 
 from marsrec import show
 from marsrec.data.histories import Vocabulary
-from marsrec.data.moments import instant
-from marsrec.data.times import END_OF_TIME, PER_SECOND
 from marsrec.errors import SettingsError
 from marsrec.serve.answers import answer
 from marsrec.serve.batching import Batcher
@@ -116,10 +114,7 @@ class Service:
         """A moment in the unit of the models."""
         unit = self.models.unit
         try:
-            found = instant(value, unit)
-            if 0 <= found < END_OF_TIME * PER_SECOND[unit]:
-                return found
-            reason = f"{value!r} is before 1970 or after 2100."
+            return self.models.get().recommender.instant(value)
         except (SettingsError, ValueError, OverflowError) as error:
             reason = str(error)[:500]
         remedy = f"Give an integer in {unit}, or a date such as 2026-01-31T12:00:00Z, from 1970 to 2100."
