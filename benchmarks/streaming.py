@@ -22,7 +22,7 @@ from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
 from marsrec.nn.streaming import LONGEST, NODES, coefficients, nodes, streaming_average
 
-COUNTS = (16, 20, 22, NODES, 28, 32)
+COUNTS = (20, 24, 28, 30, NODES, 36)
 CROWD = 1000
 CAPTION = f"crowd: error of the share that {CROWD:,} simultaneous events have in an average beside one newer event"
 SIZES = ((20, 200), (3, 1600))  # rows × positions
@@ -32,10 +32,10 @@ REPETITIONS = 7
 
 def errors(count: int) -> list[float]:
     """Largest errors, in the order of the table's columns."""
-    rates = torch.tensor(np.append(np.geomspace(0.03, 4, 20), np.geomspace(4.2, 8, 8)))
+    rates = torch.tensor(np.append(np.geomspace(0.03, 8, 20), np.geomspace(8.5, 100, 12)))
     worst = torch.zeros(4, len(rates), dtype=torch.float64)  # last event, request, request × (1 + z)^…, crowd
     for newest in np.append(0.0, np.geomspace(0.02, LONGEST, 200)):
-        older = torch.tensor(np.append(0.0, np.geomspace(1e-3, max(LONGEST - newest, 2e-3), 300)))
+        older = torch.tensor(np.append(0.0, np.geomspace(1e-4, max(LONGEST - newest, 2e-3), 400)))
         mix = coefficients(rates, torch.tensor(newest), count=count)
         found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
         z = older / (1 + newest)
@@ -46,7 +46,7 @@ def errors(count: int) -> list[float]:
         worst[1:] = torch.maximum(worst[1:], torch.stack([part.amax(1) for part in (error, decayed, crowd)]))
         if newest == 0:
             worst[0] = error.amax(1)
-    small = rates <= 4.001
+    small = rates <= 8.001
     last, request, decayed, crowd = worst
     return [part.max().item() for part in (last[small], last, request[small], request, decayed, crowd[small], crowd)]
 
@@ -131,13 +131,13 @@ def main(folders: Sequence[str] = ()) -> None:
         return
     columns = [
         "nodes",
-        "last event, ρ ≤ 4",
         "last event, ρ ≤ 8",
-        "request, ρ ≤ 4",
+        "last event, ρ ≤ 100",
         "request, ρ ≤ 8",
+        "request, ρ ≤ 100",
         "× (1 + z)^min(ρ, 1)",
-        "crowd, ρ ≤ 4",
         "crowd, ρ ≤ 8",
+        "crowd, ρ ≤ 100",
     ]
     rows = [[str(count), *(f"{error:.1e}" for error in errors(count))] for count in COUNTS]
     show(

@@ -207,7 +207,7 @@ def test_heads_too_steep_for_the_mixture_are_answered_from_the_latest_events(rec
     before = operator.raw_rates.clone()
     try:
         with torch.no_grad():
-            operator.raw_rates[0] = 30.0
+            operator.raw_rates[0] = 300.0
         session = recommender.start("u1")
         assert isinstance(session.past, LatestEvents)
         whole = recommender.recommend("u1", k=5)

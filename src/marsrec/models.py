@@ -60,6 +60,9 @@ READOUTS: dict[str, type[Settings]] = {part.model_fields["name"].default: part f
 DENSE_FROM = 50.0
 """Average training-sequence length from which data count as dense (τ in the paper's Eq. select)."""
 
+SPARSE_LENGTH = 50
+"""How many latest events count on sparse data."""
+
 
 class ModelSettings(Settings):
     """A model: its parts, what it is trained to predict, and what the parts share."""
@@ -238,7 +241,7 @@ def model_settings(
         "objective": recipe.objective.model_dump(),
         "item_std": recipe.item_std,
         "item_dropout": recipe.item_dropout,
-        "length": 200 if dense else 50,
+        "length": 200 if dense else SPARSE_LENGTH,
     }
     if published and not recipe.published:
         raise SettingsError(f"{name}: has no other variant under published; docs/models.md says where it differs.")
@@ -284,6 +287,8 @@ def paper_options(
         options["encoder.dropout"] = paper.dropout
     if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
         options["readout.heads"] = paper.heads
+        if paper.length > SPARSE_LENGTH:  # also where data are thinned, so that only the data change
+            options["readout.dropout"] = 0.0
     return options
 
 

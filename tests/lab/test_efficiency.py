@@ -7,7 +7,7 @@ import torch
 
 from marsrec.errors import SettingsError
 from marsrec.lab.efficiency import measure, measured, peak_bytes, section
-from marsrec.lab.page import Table
+from marsrec.lab.page import Picture, Table
 from marsrec.models import RECIPES
 
 
@@ -16,7 +16,12 @@ def test_costs_of_all_recipes(tmp_path: Path) -> None:
     before = path.read_bytes()
     assert measured("hawkes", tmp_path) == path
     assert path.read_bytes() == before  # not measured twice
-    table = next(part for part in section(tmp_path).parts if isinstance(part, Table))
+    _, _, table, picture = section(tmp_path).parts
+    assert isinstance(table, Table)
+    assert isinstance(picture, Picture)
+    texts = picture.draw().axes[0].texts
+    assert [text.get_text() for text in texts] == list(RECIPES)
+    assert [text.get_text() for text in texts if text.get_weight() == "bold"] == ["mars-t", "mars-m"]
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == list(RECIPES)
     d, L, inner = 64, 50, 256

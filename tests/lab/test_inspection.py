@@ -193,7 +193,13 @@ def test_pictures_show_the_gate_and_the_shares(inspected: Inspection) -> None:
     users = [f"mars-user-{number}" for number in range(1, len(inspected.examples) + 1)]
     assert list(pictures) == ["mars-decay", "mars-spread", *users]
     assert inspected.decay is not None
-    bars = pictures["mars-decay"].draw().axes[1].patches
+    decay, gate = pictures["mars-decay"].draw().axes
+    marked = {text.get_text(): text.xy for text in decay.texts}
+    lives = {f"head {k}": head.half_lives.quantiles[2] for k, head in enumerate(inspected.decay.heads, start=1)}
+    low, high = decay.get_xlim()
+    assert marked == {name: (life, 0.5) for name, life in lives.items() if low < life < high}
+    assert marked
+    bars = gate.patches
     assert [bar.get_width() for bar in bars] == [head.mean_gate for head in inspected.decay.heads]
     assert len({bar.get_hatch() for bar in bars}) == 4  # told apart without colours
     marks = [line.get_ydata()[0] for line in pictures["mars-spread"].draw().axes[0].lines]

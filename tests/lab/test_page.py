@@ -2,9 +2,13 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
-from marsrec.lab.page import Picture, Section, Table, best, plot, second, write_report
+import pytest
+from matplotlib.text import Text
+
+from marsrec.lab.page import Picture, Section, Table, best, name_points, plot, second, write_report
 
 
 def draw() -> object:
@@ -101,3 +105,19 @@ def test_what_the_last_report_had_and_this_one_has_not_is_gone(tmp_path: Path) -
         "mine.md",
         ".report.json",
     }
+
+
+@pytest.mark.parametrize("apart", [0.001, 0.03, 0.1])
+def test_names_cover_neither_each_other_nor_other_points(apart: float) -> None:
+    points = {f"recipe {k}": (0.5 + apart * (k % 3), 0.5 + apart * (k // 3)) for k in range(9)}
+    figure, (axis,) = plot(width=6.4, height=4.2)
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    name_points(axis, points, bold=["recipe 4"])
+    figure.draw_without_rendering()
+    boxes = {text.get_text(): Text.get_window_extent(text) for text in axis.texts}  # without their lines
+    assert list(boxes) == list(points)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes.values(), 2))
+    for name, box in boxes.items():
+        assert not any(box.contains(*axis.transData.transform(place)) for place in points.values())
+        assert axis.bbox.count_contains(box.corners()) == 4, name
+    assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["recipe 4"]

@@ -1,11 +1,14 @@
 """Experiments do what is missing, once, and go on after a kill."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +17,10 @@ from tests.synthetic import cyclic_log
 from typer.testing import CliRunner
 
 from marsrec.cli import app
-from marsrec.errors import SettingsError
-from marsrec.lab.experiment import read_experiment
+from marsrec.errors import MarsrecError, SettingsError
+from marsrec.lab.experiment import Run, read_experiment
 from marsrec.lab.results import read_results
+from marsrec.lab.runner import Place, place_of, recommender_of, run_all, source_of
 
 GRID = """
 [[runs]]
@@ -44,6 +48,11 @@ def invoke(*arguments: object) -> str:
 
 def folders(tmp_path: Path, name: str = "a") -> list[str]:
     return ["--results", str(tmp_path / f"results-{name}"), "--runs", str(tmp_path / f"runs-{name}")]
+
+
+def places(experiment: Path, tmp_path: Path) -> list[tuple[Run, Place]]:
+    runs = read_experiment(experiment).runs
+    return [(run, place_of(run, tmp_path / "runs-a", tmp_path / "results-a")) for run in runs]
 
 
 def test_a_grid_is_done_once(experiment: Path, tmp_path: Path) -> None:
@@ -202,13 +211,90 @@ def test_ctrl_c_stops_all_workers_at_once(experiment: Path, tmp_path: Path) -> N
     assert "Stopped. The same command goes on." in said
 
 
-def test_one_failing_run_does_not_stop_the_others(experiment: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_runs_that_take_turns(experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def interrupted(run: object, *arguments: object, **options: object) -> bool:
+        begun.append(run)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("marsrec.lab.runner.in_time", interrupted)
+    answer = CliRunner().invoke(app, ["lab", "run", str(experiment), *folders(tmp_path)])
+    assert answer.exit_code == 130
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_failing_run_does_not_stop_the_others(experiment: Path, tmp_path: Path, workers: int) -> None:
     broken = '\n[[runs]]\ndata = "DATA"\nmodel = "gru4rec"\ntraining = { epochs = 1, prefix_share = 0.5 }\n'
     experiment.write_text(broken.replace("DATA", str(tmp_path / "shop.csv")) + experiment.read_text())
-    arguments = ["lab", "run", str(experiment), "--workers", "2", "--only", "gru4rec", *folders(tmp_path)]
+    arguments = ["lab", "run", str(experiment), "--workers", str(workers), "--only", "gru4rec", *folders(tmp_path)]
     answer = CliRunner().invoke(app, arguments)
-    assert "prefix_share belongs to models that are not causal" in str(answer.exception)
+    assert answer.exit_code == 1
+    assert "1 of 3 runs failed" in str(answer.exception)
+    assert "gru4rec/seed 0: prefix_share belongs to models that are not causal" in str(answer.exception)
     assert len(read_results(tmp_path / "results-a")) == 2
+
+
+def test_a_run_that_another_runner_is_at_is_left_to_it(experiment: Path, tmp_path: Path) -> None:
+    chosen = places(experiment, tmp_path)
+    with (
+        chosen[0][1].mine(),
+        pytest.raises(MarsrecError, match=r"(?s)1 of 4.*seed 0: .*another process is at this run"),
+    ):
+        run_all(chosen)
+    assert [place.progress() for _, place in chosen] == ["missing", "done", "done", "done"]
+
+
+class Deadly(Place):
+    """A place whose visitors are killed, as when memory runs out."""
+
+    @contextmanager
+    def mine(self) -> Iterator[None]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"ray": "local"}], ids=["workers", "ray"])
+def test_a_killed_worker_fails_one_run(
+    experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: dict[str, object]
+) -> None:
+    if "ray" in where:
+        pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+        monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    chosen = places(experiment, tmp_path)
+    run, place = chosen[0]
+    deadly = Deadly(place.name, place.runs, place.results)
+    reason = "The worker died unexpectedly" if "ray" in where else "its process was killed"
+    with pytest.raises(MarsrecError, match=f"(?s)1 of 4 runs failed.*gru4rec/seed 0: {reason}"):
+        run_all([(run, deadly), *chosen[1:]], **where)
+    assert [place.progress() for _, place in chosen] == ["missing", "done", "done", "done"]
+
+
+def test_a_run_goes_on_where_it_is_trained_elsewhere(experiment: Path, tmp_path: Path) -> None:
+    """What does not decide a result does not keep its training from being resumed."""
+    run, place = places(experiment, tmp_path)[0]
+    begun = recommender_of(run)
+    begun.training = run.training.model_copy(update={"epochs": 1})
+    begun.fit(source_of(run).histories, folder=place.state, progress=False)
+    experiment.write_text(experiment.read_text().replace("epochs = ", 'accelerator = "cpu", epochs = '))
+    invoke("lab", "run", experiment, "--only", "gru4rec/seed 0", *folders(tmp_path))
+    (result,) = read_results(tmp_path / "results-a")
+    assert (result.name, result.training.accelerator) == (place.name, "cpu")
+    assert result.curve[:1] == begun.metrics["curve"]  # seconds and all
+    assert len(result.curve) == 2
+
+
+def test_measurements_are_not_begun_out_of_time(experiment: Path, tmp_path: Path) -> None:
+    invoke("lab", "run", experiment, *folders(tmp_path))
+    experiment.write_text('efficiency = ["hawkes", "beauty"]\ntheory = "quick"\n' + experiment.read_text())
+    done = tmp_path / "results-a" / "efficiency" / "hawkes.json"
+    done.parent.mkdir()
+    done.write_text("{}")
+    arguments = ["lab", "run", str(experiment), "--max-minutes", "0", *folders(tmp_path)]
+    answer = CliRunner().invoke(app, arguments)
+    assert "Out of time, with the efficiency on beauty and the theory left. The same command goes on." in answer.stderr
+    assert list(done.parent.iterdir()) == [done]
 
 
 def test_two_labels_of_one_run_are_one_run(experiment: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import copy
 import json
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -125,8 +126,20 @@ def test_page_names_every_proposition_and_draws_from_json(measured: dict[str, An
         assert f"## Proposition {number}" in text
     pictures = [part for part in page.parts if isinstance(part, Picture)]
     assert len(pictures) == 3
-    for picture in pictures:
-        assert len(picture.draw().axes) == 2
+    figures = [picture.draw() for picture in pictures]
+    assert all(len(figure.axes) == 2 for figure in figures)
+    _, cost, recovery = figures
+    cost.draw_without_rendering()
+    for axis in cost.axes:
+        low, high = axis.get_ylim()
+        assert sum(low <= tick <= high for tick in axis.get_yticks()) > 2
+        legend = axis.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent().y1 < axis.bbox.y0  # covers no line
+    for axis in recovery.axes:  # a single training is no trend
+        joined = {str(line.get_label()).split(",")[0]: line.get_linestyle() != "None" for line in axis.lines}
+        assert joined == {"likelihood": True, "mars-t": False}
+    plt.close("all")
 
 
 def test_page_claims_only_what_the_numbers_show(measured: dict[str, Any]) -> None:

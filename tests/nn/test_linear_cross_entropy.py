@@ -213,3 +213,18 @@ def test_sampler_draws_in_proportion_and_repeats_with_its_generator():
     assert counts[[1, 3]].tolist() == [0, 0]
     assert abs(counts[2].item() - 30_000) < 500
     torch.testing.assert_close(log_q.exp(), torch.tensor([10_000.0, 0, 30_000.0, 0])[negatives], rtol=1e-4, atol=0)
+
+
+def test_gradients_do_not_vanish_in_float16() -> None:
+    """A loss is scaled up only after its gradients were made; a single item's are far below what float16 can hold."""
+    torch.manual_seed(0)
+    items = (0.1 * torch.randn(12_000, 16)).requires_grad_()
+    users, targets = (0.1 * torch.randn(256, 16)).half(), torch.randint(12_000, (256,))
+    half = users.clone().requires_grad_()
+    scale = 65_536.0
+    found = torch.autograd.grad(scale * linear_cross_entropy(half, items, targets), (half, items))
+    whole = users.float().requires_grad_()
+    expected = torch.autograd.grad(scale * F.cross_entropy(whole @ items.T, targets), (whole, items))
+    assert found[0].dtype == torch.float16
+    torch.testing.assert_close(found[0].float(), expected[0], rtol=2e-3, atol=1e-2)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-5)

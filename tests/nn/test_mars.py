@@ -1,12 +1,14 @@
 """The operator against Algorithm "MARS forward pass", computed event by event in plain Python floats."""
 
+import copy
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from marsrec.nn.mars import MARS, balance_loss, diversity_loss
+from marsrec.nn import streaming
+from marsrec.nn.mars import MARS, Form, balance_loss, diversity_loss
 from marsrec.nn.readouts.mars import MarsSettings
 
 HOUR = 3600
@@ -239,3 +241,28 @@ def test_switches_that_do_not_exist_are_refused(switches: dict) -> None:
 def test_times_that_are_not_exact_are_refused() -> None:
     with pytest.raises(ValueError, match="times are integers"):
         MARS(4)(torch.randn(1, 3, 4), torch.arange(3.0)[None])
+
+
+@pytest.mark.parametrize("form", ["dense", "streaming"])
+@pytest.mark.parametrize("every", [False, True])
+def test_half_precision_has_room_for_days(form: Form, every: bool) -> None:
+    torch.manual_seed(0)
+    operator = MARS(8, 3, form=form)
+    states, times = torch.randn(1, 5, 8), torch.tensor([[0, 1000, 90_000, 1_000_000, 2_000_000]])
+    now = times + 86_400 if every else times[:, -1] + 86_400
+    expected = operator(states, times, now=now, every=every)
+    for dtype in (torch.float16, torch.bfloat16):
+        found = copy.deepcopy(operator).to(dtype)(states.to(dtype), times, now=now, every=every)
+        torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.05)
+
+
+def test_an_operator_that_was_first_used_for_inference_trains() -> None:
+    streaming._rule.cache_clear()
+    streaming._node_rates.cache_clear()
+    operator = MARS(8, 3, form="streaming")
+    states, times = torch.randn(2, 5, 8), torch.arange(5).expand(2, -1)
+    with torch.inference_mode():
+        operator(states, times, every=True)
+    operator(states, times, every=True).sum().backward()
+    assert operator.raw_rates.grad is not None
+    assert torch.isfinite(operator.raw_rates.grad).all()

@@ -142,6 +142,10 @@ def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None
         monkeypatch.setenv(module.FORCED, "reference")
         assert chosen("cpu") == "reference"
         chosen.cache_clear()
+        module.chosen.cache_clear()
+        monkeypatch.setenv(module.FORCED, "cuda")
+        assert module.chosen("cpu") == "cpu"  # what was trained on a GPU is evaluated here
+        module.chosen.cache_clear()
         monkeypatch.setenv(module.FORCED, "fastest")
         with pytest.raises(SettingsError, match=r"'fastest' \(MARSREC_SCAN .*\): there are reference, cpu, cuda"):
             chosen("cpu")

@@ -24,10 +24,10 @@ YEAR = 365 * 24 * HOUR
 
 def worst_error(count: int, dtype: torch.dtype) -> float:
     """Largest error of a weight over all exponents and ages, relative to the newest event's weight / (1 + z)."""
-    rates = torch.tensor(np.geomspace(0.03, 8, 15))
+    rates = torch.tensor(np.geomspace(0.03, 100, 20))
     worst = 0.0
     for newest in np.append(0.0, np.geomspace(0.1, LONGEST, 15)):
-        older = torch.tensor(np.append(0.0, np.geomspace(1e-3, max(LONGEST - newest, 2e-3), 400)))
+        older = torch.tensor(np.append(0.0, np.geomspace(1e-4, max(LONGEST - newest, 2e-3), 400)))
         mix = coefficients(rates.to(dtype), torch.tensor(newest).to(dtype), count=count).double()  # (rates, M)
         found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
         z = older / (1 + newest)
@@ -36,7 +36,7 @@ def worst_error(count: int, dtype: torch.dtype) -> float:
     return worst
 
 
-@pytest.mark.parametrize(("count", "bound"), [(20, 3e-3), (NODES, 5e-4), (28, 1.2e-4)])
+@pytest.mark.parametrize(("count", "bound"), [(24, 6e-3), (28, 2e-3), (NODES, 5e-4), (36, 2e-4)])
 def test_weights_follow_the_power_law(count: int, bound: float) -> None:
     assert worst_error(count, torch.float64) < bound
     assert worst_error(count, torch.float32) < bound
@@ -44,11 +44,11 @@ def test_weights_follow_the_power_law(count: int, bound: float) -> None:
 
 def test_coefficients_are_tame() -> None:
     """Also for exponents and ages nobody has: finite, of moderate size, with finite slopes."""
-    rates = torch.tensor([1e-4, 0.03, 1.0, 8.0, 50.0, 1e4], requires_grad=True)
+    rates = torch.tensor([1e-4, 0.03, 1.0, 8.0, 100.0, 1e4], requires_grad=True)
     newest = torch.tensor([0.0, 1.0, 1e3, LONGEST, 1e9, 1e16])
     mix = coefficients(rates.expand(6, 6), newest)
     (slopes,) = torch.autograd.grad(mix.square().sum(), rates)
-    assert mix.abs().sum(-1).max() < 3
+    assert mix.abs().sum(-1).max() < 6
     assert torch.isfinite(slopes).all()
     torch.testing.assert_close(mix.sum(-1), torch.ones(6, 6), rtol=1e-3, atol=0)
 
@@ -63,7 +63,7 @@ def histories() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     times = 1_000_000_000 + gaps.cumsum(1)
     now = times + torch.exp(torch.rand(B, L) * 18).long() * (torch.rand(B, L) < 0.7)
     states = torch.randn(B, L, d, dtype=torch.float64, requires_grad=True)
-    rates = torch.exp(torch.rand(B, L, K, dtype=torch.float64) * 5 - 3).requires_grad_()  # 0.05 to 7.4
+    rates = torch.exp(torch.rand(B, L, K, dtype=torch.float64) * 7.5 - 3).requires_grad_()  # 0.05 to 90
     return states, times, now, rates
 
 

@@ -10,8 +10,12 @@ from fastapi.testclient import TestClient
 from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
+from marsrec.serve.answers import answer
 from marsrec.serve.app import create_app
+from marsrec.serve.jobs import Answer, Asked, Model
+from marsrec.serve.live import OVERHEAD, Sessions
 from marsrec.serve.settings import ServeSettings
+from marsrec.serve.store import Store
 
 RECIPES = {
     "mars-t": ("mars-t", {"readout.clock": "request"}),
@@ -66,3 +70,26 @@ def start(tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
     yield started
     for client in running:
         client.__exit__(None, None, None)
+
+
+@pytest.fixture(params=["mars-t", "mars-m", "gru4rec", "mars-t, values"])
+def recommender(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Recommender:
+    return Recommender.load(folders[request.param])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(f"sqlite:///{tmp_path / 'events.db'}", "s")
+    yield store
+    store.close()
+
+
+def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
+    live = Sessions(recommender, store, sessions * (recommender.start().nbytes + OVERHEAD))
+    return Model("model", Path(), recommender, live, 0.0)
+
+
+def one(job: Asked) -> Answer:
+    (outcome,) = answer([job])
+    assert isinstance(outcome, Answer), outcome
+    return outcome

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from marsrec.serve.batching import Batcher, OverloadError
+from marsrec.serve.reading import read
 
 
 def test_jobs_that_come_meanwhile_are_worked_on_together() -> None:
@@ -148,8 +149,8 @@ def test_what_cannot_wait_is_not_even_read(folders: dict[str, Path], start: Call
 def test_too_many_requests_under_way(folders: dict[str, Path], start: Callable[..., TestClient]) -> None:
     client = start(folders["mars-t"], requests=4)
     service = client.app.state.service
-    go, real = threading.Event(), service.users._work
-    service.users._work = lambda jobs: go.wait(20) and real(jobs)
+    go, real = threading.Event(), service.explained._work
+    service.explained._work = lambda jobs: go.wait(20) and real(jobs)
     codes: list[int] = []
     threads = [threading.Thread(target=lambda: codes.append(client.get("/v1/users/u1").status_code)) for _ in range(10)]
     for thread in threads:
@@ -164,6 +165,34 @@ def test_too_many_requests_under_way(folders: dict[str, Path], start: Callable[.
     assert sorted(codes) == [200] * 4 + [503] * 6
 
 
+def test_nobody_waits_for_a_long_history_that_is_explained(
+    folders: dict[str, Path], start: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = start(folders["mars-m"])
+    go, reading, codes = threading.Event(), threading.Event(), []
+
+    def slow(*arguments: object, **options: object) -> object:
+        reading.set()
+        assert go.wait(20)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr("marsrec.serve.answers.read", slow)
+    looks = ["/v1/users/u1", "/v1/users/u1/recommendations?explain=true"]
+    threads = [threading.Thread(target=lambda look=look: codes.append(client.get(look).status_code)) for look in looks]
+    for thread in threads:
+        thread.start()
+    assert reading.wait(20)
+    event = {"item": "i1", "time": 1_700_000_000}
+    assert client.get("/v1/users/u1/recommendations").status_code == 200
+    assert client.post("/v1/recommend", json={"history": [event]}).status_code == 200
+    assert client.post("/v1/users/u1/events", json={"events": [event]}).status_code == 200
+    assert codes == []
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert codes == [200, 200]
+
+
 def test_a_store_that_is_away_stops_only_what_needs_it(
     folders: dict[str, Path], start: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +205,7 @@ def test_a_store_that_is_away_stops_only_what_needs_it(
         patch.setattr(client.app.state.service.store.engine, "connect", away)
         event = {"events": [{"item": "i1", "time": 1_700_000_000}]}
         for answer in (
+            client.get("/v1/users/u1"),
             client.get("/v1/users/u1/recommendations"),
             client.post("/v1/users/u1/events", json=event),
             client.get("/v1/users"),

@@ -1,36 +1,18 @@
 """Live sessions give what recomputing gives, whatever came in between."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 import torch
-from tests.serve.conftest import LOG, START
+from tests.serve.conftest import LOG, START, made, one
 
 from marsrec import Recommender
 from marsrec.serve.answers import answer
-from marsrec.serve.jobs import Answer, Asked, Model, UnknownUserError
+from marsrec.serve.jobs import Answer, Asked, UnknownUserError
 from marsrec.serve.live import OVERHEAD, Sessions
 from marsrec.serve.store import Event, Removal, Store
-
-
-@pytest.fixture(params=["mars-t", "mars-m", "gru4rec", "mars-t, values"])
-def recommender(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Recommender:
-    return Recommender.load(folders[request.param])
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'events.db'}", "s")
-    yield store
-    store.close()
-
-
-def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
-    live = Sessions(recommender, store, sessions * (recommender.start().nbytes + OVERHEAD))
-    return Model("model", Path(), recommender, live, 0.0)
 
 
 def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tuple[str, int]]:
@@ -40,12 +22,6 @@ def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tup
     unique = list(dict.fromkeys((event.item, event.time) for event in arrived))
     events = saved + [event for event in unique if event not in saved and event[0] in known]
     return sorted(events, key=lambda event: event[1])
-
-
-def one(job: Asked) -> Answer:
-    (outcome,) = answer([job])
-    assert isinstance(outcome, Answer), outcome
-    return outcome
 
 
 def test_random_interleavings_equal_a_full_recomputation(recommender: Recommender, store: Store) -> None:
@@ -200,13 +176,15 @@ def test_what_fails_for_a_user_fails_for_nobody_else(
     assert isinstance(first, Answer)
     assert isinstance(third, Answer)
     assert str(second) == "a broken row"
-    asked.clear()
     failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
     history = Asked(model, codes=np.array([1]), times=np.array([START]))
-    *outcomes, answered = answer([*(Asked(model, user=user, explain=True) for user in ("u1", "u5", "u6")), history])
-    assert outcomes == [failures["u5"]] * 3
-    assert asked == ["u5"]  # who waits for a store that is away waits once
-    assert isinstance(answered, Answer)
+    for explain in (False, True):
+        asked.clear()
+        jobs = [Asked(model, user=user, explain=explain) for user in ("u5", "u6", "u7")]
+        *outcomes, answered = answer([*jobs, history])
+        assert outcomes == [failures["u5"]] * 3
+        assert asked == ["u5"]  # who waits for a store that is away waits once
+        assert isinstance(answered, Answer)
 
 
 def test_small_sessions_count_with_their_overhead(recommender: Recommender, store: Store) -> None:
@@ -239,26 +217,6 @@ def _without(recommender: Recommender, item: str, folder: Path) -> Path:
     finally:
         recommender.item_ids = known
     return folder
-
-
-def test_explained_scores_are_those_of_the_session_and_split_exactly(recommender: Recommender, store: Store) -> None:
-    """Also for histories that are longer than the model's length, which a recurrent model's session folds."""
-    model = made(recommender, store)
-    store.write([("ann", [Event(f"i{number % 20}", START + 5000 * number) for number in range(30)])])
-    for at in (None, START + 10**6):
-        live = one(Asked(model, user="ann", k=5, at=at, mask_seen=False))
-        explained = one(Asked(model, user="ann", k=5, at=at, mask_seen=False, explain=True))
-        assert explained.codes == live.codes
-        np.testing.assert_allclose(explained.scores, live.scores, atol=2e-4)
-        assert explained.reading is not None
-        assert len(explained.reading.codes) == (30 if recommender.network.recurrent else 6)
-        assert (explained.split is None) == (recommender.settings.readout.name != "mars")
-        for shown in (1, 4, 100):
-            parts = explained.reading.split(model.network, torch.tensor(explained.codes), shown)
-            if parts is not None:
-                assert parts.shares.shape[2] == min(shown, len(explained.reading.codes))
-                total = parts.last + parts.shares.sum((1, 2)) + parts.earlier.sum(1)
-                np.testing.assert_allclose(total.numpy(), explained.scores, atol=1e-4)
 
 
 def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:

@@ -170,6 +170,15 @@ def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> Non
         fit(split, settings, other, folder=tmp_path, resume=True, progress=False)
 
 
+def test_resume_asks_for_what_decides_the_result(tmp_path: Path) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    settings = model_settings("sasrec", options=SMALL)
+    fit(split, settings, TrainingSettings(epochs=1), folder=tmp_path, progress=False)
+    elsewhere = TrainingSettings(epochs=2, accelerator="cpu", devices=1, tensorboard=False, max_minutes=10)
+    resumed = fit(split, settings, elsewhere, folder=tmp_path, resume=True, progress=False)
+    assert [row["epoch"] for row in resumed.curve] == [1, 2]
+
+
 def test_a_share_of_the_prefixes_is_drawn_anew_for_each_epoch() -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
     training = TrainingSettings(prefix_share=0.25, targets_per_batch=10_000)

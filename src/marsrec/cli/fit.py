@@ -73,7 +73,7 @@ def fit(
         float | None, typer.Option(help="Stop then and keep the best.", rich_help_panel=TRAIN)
     ] = None,
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.", rich_help_panel=TRAIN)] = "auto",
-    devices: Annotated[str, typer.Option(help="How many devices.", rich_help_panel=TRAIN)] = "auto",
+    devices: Annotated[str, typer.Option(help="How many devices, or auto for all.", rich_help_panel=TRAIN)] = "1",
     precision: Annotated[
         Literal["32-true", "bf16-mixed", "16-mixed"], typer.Option(help="Number format.", rich_help_panel=TRAIN)
     ] = "32-true",
@@ -171,7 +171,11 @@ def fit(
     show.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", parts)
     show.note(f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {measured['minutes']:.1f} minutes.")
     if not measured["complete"]:
-        show.note("The time limit cut the training short; the same command with --resume trains on.")
+        show.note(
+            "The time limit cut the training short; the same command with --resume trains on."
+            if (state / CHECKPOINT).exists()
+            else "The time limit was shorter than an epoch, so there is nothing that --resume could go on from."
+        )
     example = histories.user_ids.ids[0]
     show.note(f"Saved to {folder}. Next:")
     show.note(f"  marsrec recommend {folder} --user {example}")

@@ -2,6 +2,9 @@
 
 import fnmatch
 import json
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,23 +42,25 @@ def run(
     runs: Runs = Path("runs"),
 ) -> None:
     """Do what is missing of an experiment. It may be killed and called again at any time."""
-    from marsrec.lab import efficiency
     from marsrec.lab.runner import run_all
 
     asked, chosen = _chosen(experiment, only, runs, results)
+    deadline = None if max_minutes is None else time.time() + 60 * max_minutes
     done = sum(place.progress() == "done" for _, place in chosen)
     show.note(f"{len(chosen)} runs, {done} of them done.")
+    left: dict[str, Callable[[], object]] = {}
     try:
         finished = run_all(chosen, max_minutes=max_minutes, workers=workers, ray=ray)
         if finished and only is None:
-            for data in asked.efficiency:
-                efficiency.measured(data, results)
-            if asked.theory is not None and not _has_theory(results, quick=asked.theory == "quick"):
-                theory(quick=asked.theory == "quick", results=results)
+            left = _measurements(asked, results)
+            while left and (deadline is None or time.time() < deadline):
+                left.pop(next(iter(left)))()
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         show.note("\nStopped. The same command goes on.")
         raise typer.Exit(130) from None
-    if finished:
+    if left:
+        show.note(f"\nOut of time, with {' and '.join(left)} left. The same command goes on.")
+    elif finished:
         show.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
     else:
         show.note("\nOut of time. The same command goes on.")
@@ -199,6 +204,21 @@ def _chosen(
         place = place_of(run, runs, results)
         chosen.setdefault(place.name, (run, place))
     return asked, list(chosen.values())
+
+
+def _measurements(asked: "experiments.Experiment", results: Path) -> dict[str, Callable[[], object]]:
+    """What an experiment asks for beside its runs and is not there yet."""
+    from marsrec.lab.efficiency import FOLDER, measured
+
+    quick = asked.theory == "quick"
+    missing: dict[str, Callable[[], object]] = {
+        f"the efficiency on {data}": partial(measured, data, results)
+        for data in asked.efficiency
+        if not (results / FOLDER / f"{data}.json").exists()
+    }
+    if asked.theory is not None and not _has_theory(results, quick=quick):
+        missing["the theory"] = partial(theory, quick=quick, results=results)
+    return missing
 
 
 def _theory_file(results: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,15 +52,16 @@ def on_ray(
         task = ray.remote(num_cpus=threads, max_retries=1)(_perform)
         waiting: dict[Any, tuple[Run, Place]] = {}
         for run, place in missing:
-            there = Place(place.name, place.runs.resolve(), place.results.resolve())
+            there = replace(place, runs=place.runs.resolve(), results=place.results.resolve())
             waiting[task.remote(run, there, deadline, threads)] = (run, place)
         while waiting:
             (ended,), _ = ray.wait(list(waiting), num_returns=1)
             run, place = waiting.pop(ended)
             try:
                 files: Files | None = ray.get(ended)
-            except ray.exceptions.RayTaskError as error:
-                yield run, error.cause if isinstance(error.cause, Exception) else error
+            except ray.exceptions.RayError as error:  # also where a worker or a node died
+                cause = getattr(error, "cause", None)
+                yield run, cause if isinstance(cause, Exception) else error
                 continue
             for name, content in (files or {}).items():
                 with atomic_file(place.results / name) as temporary:

@@ -25,7 +25,7 @@ from marsrec.data.source import EMBEDDED
 from marsrec.doctor import machine, versions
 from marsrec.errors import SettingsError
 from marsrec.lab import paper
-from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, plot
+from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, name_points, plot
 from marsrec.models import DENSE_FROM, RECIPES, model_settings, paper_options
 from marsrec.settings import Settings
 from marsrec.storage import atomic_file
@@ -244,24 +244,16 @@ def _seconds(run: Callable[[], object]) -> float:
 
 def _draw(rows: Sequence[Cost]) -> "Figure":
     figure, (axis,) = plot(width=6.4, height=4.2)
-    width, height = (max(getattr(cost, name) for cost in rows) for name in ("accumulates", "inference"))
-    beside = [(6, 4, "left"), (-6, 4, "right"), (6, -11, "left"), (-6, -11, "right")]
-    for index, cost in enumerate(rows):
-        ours = cost.model.startswith("mars")
-        look: dict[str, Any] = (
-            {"color": COLORS[2], "marker": MARKERS[1]} if ours else {"color": COLORS[1], "marker": MARKERS[0]}
-        )
-        axis.scatter(cost.accumulates, cost.inference, s=36, **look)
-        near = sum(
-            abs(other.accumulates - cost.accumulates) < 0.15 * width
-            and abs(other.inference - cost.inference) < 0.05 * height
-            for other in rows[:index]
-        )  # names of neighbours go to other sides
-        x, y, side = beside[near % 4]
-        place = (cost.accumulates, cost.inference)
-        axis.annotate(cost.model, place, xytext=(x, y), textcoords="offset points", size=8, ha=side)
-    axis.set_xlim(0, 1.12 * width)
-    axis.set_ylim(0, 1.12 * height)
+    axis.set_xlim(0, 1.12 * max(cost.accumulates for cost in rows))
+    axis.set_ylim(0, 1.12 * max(cost.inference for cost in rows))
     axis.set_xlabel("million multiply-accumulates per history")
     axis.set_ylabel("milliseconds per history")
+    points = {cost.model: (cost.accumulates, cost.inference) for cost in rows}
+    ours = [model for model in points if model.startswith("mars")]
+    for model, (x, y) in points.items():
+        look: dict[str, Any] = {"s": 40, "color": COLORS[1], "edgecolor": "white"}  # rims part dots that overlap
+        if model in ours:
+            look = {"s": 56, "color": COLORS[2], "edgecolor": "black", "marker": MARKERS[1], "zorder": 3}
+        axis.scatter(x, y, **look)
+    name_points(axis, points, bold=ours)
     return figure

@@ -7,7 +7,7 @@ import numpy as np
 
 from marsrec.data.moments import spell_age
 from marsrec.lab.inspection import LEVELS, Decay, Example, Spread
-from marsrec.lab.page import COLORS, HATCHES, MARKERS, STYLES, plot
+from marsrec.lab.page import COLORS, HATCHES, MARKERS, STYLES, name_points, plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +45,15 @@ def draw_decay(decay: Decay) -> "Figure":
     left.get_gridspec().set_width_ratios([2.4, 1])  # type: ignore[union-attr]
     low, high = (1 / 60, 10 * YEAR) if decay.unit == "hours" else (0.5, 1000.0)
     ages = np.geomspace(low, high, 400)
+    marks = {}
     for k, head in enumerate(decay.heads):
-        color = COLORS[k % 8]
+        color, life = COLORS[k % 8], head.half_lives.quantiles[MEDIAN]
         slow, middle, fast = (decay.weight(ages, head.rates.quantiles[at]) for at in (0, MEDIAN, -1))
         left.fill_between(ages, slow, fast, color=color, alpha=0.12)
         left.plot(ages, middle, color=color, linestyle=STYLES[k % 8], linewidth=2.2, label=f"head {k + 1}")
-        left.plot(head.half_lives.quantiles[MEDIAN], 0.5, MARKERS[k % 8], color=color, markersize=8, mec="white")
+        if low < life < high:
+            marks[f"head {k + 1}"] = life, 0.5
+            left.scatter(life, 0.5, 22, color, marker=MARKERS[k % 8], edgecolor="black", linewidth=0.6, zorder=3)
         right.barh(-k, head.mean_gate, color=color, hatch=HATCHES[k % 8], edgecolor="white")
         right.text(head.mean_gate, -k, f" {head.mean_gate:.2f}", va="center")
     _age_axis(left, decay, low, high)
@@ -68,6 +71,7 @@ def draw_decay(decay: Decay) -> "Figure":
     right.set_title("How much it counts", loc="left")
     right.set_axisbelow(True)
     right.grid(visible=False, axis="y")
+    name_points(left, marks)
     return figure
 
 

@@ -76,7 +76,7 @@ def entropy(found: Sequence[Result], folder: Path) -> Section:
         if inspected is None:
             continue
         layers = [f"{layer.mean:.3f} ± {layer.std:.3f}" for layer in inspected.attention]
-        everywhere = [f"{layer.mean_all or 0:.3f} ± {layer.std_all or 0:.3f}" for layer in inspected.attention]
+        everywhere = [f"{layer.mean_all:.3f} ± {layer.std_all:.3f}" for layer in inspected.attention]
         theirs = " / ".join(f"{value:.3f}" for value in paper.ENTROPY.get(published_name(data), ())) or "none"
         gain = ""
         if ours:
@@ -140,18 +140,26 @@ def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
         crossings = [
             f"{name} at about {length:.0f}" for name, points in lines.items() for length in _crossings(sorted(points))
         ]
+        varied = any(len(points) > 1 for points in lines.values())
+        crossed = (
+            f"The two cross: {'; '.join(crossings)} events."
+            if crossings
+            else "They cross nowhere here."
+            if varied
+            else "Data of several densities: not run."
+        )
         parts += [
             f"It takes the better one by NDCG@10 in {right} of the {decided} cases that the users decide (a 95 % "
             f"interval without 0), of {len(rows)} in all; one seed each unless the main comparison has more. "
-            + (f"The two cross: {'; '.join(crossings)} events." if crossings else "They cross nowhere here."),
+            + crossed,
             Table(columns, rows),
-            Picture(
-                "backbone-rule",
-                "NDCG@10 of mars-m relative to mars-t against the average number of training events per user; the "
-                "vertical line is where the rule changes over.",
-                partial(_draw_rule, lines),
-            ),
         ]
+        if varied:
+            caption = (
+                "NDCG@10 of mars-m relative to mars-t against the average number of training events per user; the "
+                "vertical line is where the rule changes over."
+            )
+            parts.append(Picture("backbone-rule", caption, partial(_draw_rule, lines)))
     else:
         parts.append("Not run.")
     return Section("rule", "The backbone rule", parts)

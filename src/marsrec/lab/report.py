@@ -67,7 +67,7 @@ def everything(found: Sequence[Result]) -> Section:
             *(f"{100 * result.test[metric]:.2f}" for metric in METRICS),
             f"{100 * result.valid['NDCG@10']:.2f}",
             f"{result.best_epoch} of {result.epochs}",
-            f"{result.minutes:.0f}",
+            f"{result.undisturbed_minutes:.0f}",
             str(result.training.seed),
             result.name,
         ]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import polars as pl
@@ -16,16 +17,13 @@ from marsrec.models import ModelSettings, decisive
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.storage import atomic_file
-from marsrec.training.module import TrainingSettings
+from marsrec.training.module import NOT_DECISIVE, TrainingSettings
 
 RANKS = "ranks"
 """Folder of the ranks, beside the results."""
 
 INSPECTIONS = "inspections"
 """Folder of what was seen in the models, beside the results."""
-
-NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator", "devices", "strategy"}
-"""Training settings that do not decide a result."""
 
 
 class Result(Settings):
@@ -57,6 +55,12 @@ class Result(Settings):
     versions: dict[str, str] | None = None
     """Of the software that trained it, where that was noted."""
     machine: dict[str, Any] | None = None
+
+    @property
+    def undisturbed_minutes(self) -> float:
+        """Its epochs at the pace of the median one: a training that was halted is no slower by that."""
+        seconds = [epoch["seconds"] for epoch in self.curve if "seconds" in epoch]
+        return self.epochs * median(seconds) / 60 if seconds else self.minutes
 
     @property
     def name(self) -> str:

@@ -5,11 +5,13 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import mean
@@ -23,7 +25,7 @@ from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
-from marsrec.errors import SettingsError
+from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result, record, result_name
 from marsrec.models import paper_options, title
@@ -173,6 +175,8 @@ def run_all(
 ) -> bool:
     """Do what is missing; True if all of it was done.
 
+    Where a run fails the others go on; an error at the end names it.
+
     Parameters
     ----------
     chosen : list of (Run, Place)
@@ -198,44 +202,68 @@ def run_all(
     else:
         ended = _in_turn(missing, deadline)
     done: list[bool] = []
-    failed: list[Exception] = []
+    failed: list[str] = []
     for run, outcome in ended:
         done.append(outcome is True)
-        if isinstance(outcome, Exception):  # the others go on
-            failed.append(outcome)
-        if ray is not None or workers > 1:
-            said = "done" if outcome is True else "out of time" if outcome is False else outcome
-            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {said}")
-        elif not outcome:
-            break
+        if isinstance(outcome, Exception):
+            failed.append(f"{run.title}: {outcome}")
+        if isinstance(outcome, Exception) or ray is not None or workers > 1:
+            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {_told(outcome)}")
     if failed:
-        raise failed[0]
+        listed = "\n".join(failed)
+        raise MarsrecError(f"{len(failed)} of {len(missing)} runs failed. The same command tries them again.\n{listed}")
     return len(done) == len(missing) and all(done)
 
 
 def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterator[tuple[Run, Outcome]]:
     for index, (run, place) in enumerate(missing, start=1):
         show.note(f"\n[{index}/{len(missing)}] {run.title}")
-        yield run, in_time(run, place, deadline, progress=True)
+        outcome: Outcome
+        try:
+            outcome = in_time(run, place, deadline, progress=True)
+        except Exception as error:  # not Ctrl-C, which stops all
+            outcome = error
+        yield run, outcome
+        if outcome is False:
+            return
 
 
 def _in_processes(
     missing: list[tuple[Run, Place]], deadline: float | None, workers: int, threads: int
 ) -> Iterator[tuple[Run, Outcome]]:
+    """Each worker is a pool of its own, for a killed process breaks the whole pool that it is in."""
     start = (threads, os.getpid())
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_worker, initargs=start) as pool:
-        waiting = {pool.submit(in_time, run, place, deadline): run for run, place in missing}
+    pool_of_one = partial(ProcessPoolExecutor, 1, get_context("spawn"), _worker, start)
+    left = list(reversed(missing))
+    waiting: dict[Future[bool], tuple[Run, ProcessPoolExecutor]] = {}
+    with ExitStack() as pools:
+        idle = [pools.enter_context(pool_of_one()) for _ in range(min(workers, len(missing)))]
         try:
-            for future in as_completed(waiting):
-                error = future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield waiting[future], error or future.result()
+            while left or waiting:
+                while left and idle:
+                    (run, place), pool = left.pop(), idle.pop()
+                    waiting[pool.submit(in_time, run, place, deadline)] = (run, pool)
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    run, pool = waiting.pop(future)
+                    error = future.exception()
+                    if isinstance(error, BrokenProcessPool):
+                        error = MarsrecError("its process was killed, perhaps for want of memory: try fewer --workers.")
+                        pool = pools.enter_context(pool_of_one())
+                    elif error is not None and not isinstance(error, Exception):
+                        raise error
+                    idle.append(pool)
+                    yield run, error or future.result()
         except BaseException:  # Ctrl-C: what was begun goes on next time
             for worker in active_children():
                 worker.kill()  # Lightning turns SIGTERM into an exception, which the pool would take for an outcome
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _told(outcome: Outcome) -> str:
+    """What became of a run; with the traceback if it is nothing that the caller can put right."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, MarsrecError | OSError):
+        return "".join(traceback.format_exception(outcome))
+    return "done" if outcome is True else "out of time" if outcome is False else str(outcome)
 
 
 def in_time(run: Run, place: Place, deadline: float | None, progress: bool = False) -> bool:
@@ -265,6 +293,6 @@ def _worker(threads: int, parent: int) -> None:
 def expected_minutes(run: Run, found: list[Result]) -> float | None:
     """How long a run may take: as others of the same data and model, else of the same data; None if there are none."""
     here = [result for result in found if result.data == f"{run.data}{run.change}"]
-    alike = [result.minutes for result in here if result.model.split(",")[0] == run.model]
-    alike = alike or [result.minutes for result in here]
+    alike = [result.undisturbed_minutes for result in here if result.model.split(",")[0] == run.model]
+    alike = alike or [result.undisturbed_minutes for result in here]
     return mean(alike) if alike else None

@@ -174,8 +174,9 @@ class MARS(nn.Module):
 
     def ages(self, times: Tensor, now: Tensor) -> Tensor:
         """Compressed elapsed times. The subtraction is exact; an event after `now` counts as happening now."""
-        elapsed = (now - times).clamp(min=0).to(self.raw_rates.dtype) / self.tau0
-        return torch.log1p(elapsed) if self.time_scale == "log" else elapsed
+        wide = torch.promote_types(self.raw_rates.dtype, torch.float32)  # float16 ends at 65,504: seconds of 18 hours
+        elapsed = (now - times).clamp(min=0).to(wide) / self.tau0
+        return (torch.log1p(elapsed) if self.time_scale == "log" else elapsed).to(self.raw_rates.dtype)
 
     def read(
         self,
@@ -200,7 +201,7 @@ class MARS(nn.Module):
             From when ages are measured. None is the paper's clock, the time of the latest event; the moment of the
             request is the other choice.
         lengths : Tensor (B,), optional
-            Number of events of each user; all L if not given.
+            Number of events of each user, at least 1; all L if not given.
         last_items : Tensor (B, d), or (B, Q, d) with `every`
             Embedding of the latest item, for the gate. Zeros if not given.
         every : bool
@@ -210,6 +211,8 @@ class MARS(nn.Module):
         """
         if times.is_floating_point():
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
+        if lengths is not None and (lengths < 1).any():
+            raise ValueError("lengths are at least 1: a user without events has no latest one to read out at")
         B, L, d = states.shape
         order = torch.arange(L, device=states.device)
         if not self.real_time:
@@ -253,7 +256,8 @@ class MARS(nn.Module):
         """Weights (B, K, L) at (B, 1) `positions`, in this operator's form."""
         if self.form != "streaming":
             return self.weights(times, now, positions, rates)[:, :, 0]
-        return mixture_weights(times, now[:, 0], positions[:, 0] + 1, rates[:, 0], tau0=self.tau0)
+        weights = mixture_weights(times, now[:, 0], positions[:, 0] + 1, rates[:, 0], tau0=self.tau0)
+        return weights.to(self.raw_rates.dtype)
 
     def summaries(self, values: Tensor, times: Tensor, now: Tensor, rates: Tensor) -> Tensor:
         """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
@@ -262,7 +266,8 @@ class MARS(nn.Module):
         if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
             streams = bool((rates <= STEEPEST).all())  # where both forms are the same function
         average = streaming_average if streams else decayed_average
-        return average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+        summaries = average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+        return summaries.to(self.raw_rates.dtype)
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:
         """User vectors (B, Q, d) and weights of the heads (B, Q, K), from summaries (B, Q, K, d) and ages (B, Q)."""

@@ -10,9 +10,9 @@ So the past of a user is M sums that decay at fixed rates, S_m ← e^(-s_m Δt) 
 same; every head is a mixture of them, Z_k = Σ_m c_m(ρ_k) S_m / Σ_m c_m(ρ_k) n_m. An event costs O(M d), however long
 the history is. Only `time_scale="log"` has this form: in linear time a head *is* one exponential, at a rate of its own.
 
-The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but needs a step of 0.4
-for ρ up to 8 and so 58 rates. Each of its exponentials is then folded onto M rates that are twice as far apart, by a
-least-squares fit over all ages up to 30 years that depends on nothing, and is made once per process.
+The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but needs a step of 0.14
+for ρ up to 100 and so 178 rates. Each of its exponentials is then folded onto M rates that are four times as far apart,
+by a least-squares fit over all ages up to 30 years that depends on nothing, and is made once per process.
 
 Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule. What is bounded
 is the error of an event's weight relative to the newest event's weight, whatever the age of the newest.
@@ -21,44 +21,48 @@ Shape letters: B users, L positions, Q positions that are read out, K heads, M n
 dimensions.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from marsrec.nn.kernels.decay_scan import Implementation, decay_scan
 from marsrec.nn.kernels.numeric import widened
 
-NODES = 24
+NODES = 32
 """Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""
 
 LONGEST = 30 * 365.25 * 24
 """Age up to which the bound holds, in units of τ0: 30 years of hours. Beyond it weights stop falling."""
 
-STEEPEST = 10.0
-"""Exponents above count as this: nodes that are not fast enough would give old events negative weights."""
+STEEPEST = 100.0
+"""Exponents above count as this, a half-life of 25 seconds: no node is fast enough for them."""
 
-_STEP = 0.4
-_FINE = -19.0 + _STEP * np.arange(-1, 57)  # v of the fine rule
+_STEP = 0.14
+_FINE = -19.0 + _STEP * np.arange(-1, 177)  # v of the fine rule
 _FINE_RATES = np.append(0.0, np.exp(_FINE[1:]))  # the first stands for all that are slower: constant over 30 years
-_SLOWEST, _FASTEST = 1.4 / LONGEST, 13.0
-_BEND = 0.15  # 0 spaces the logarithms of the rates evenly, 1 like Chebyshev's points, dense at both ends
+_SLOWEST, _FASTEST = 1.4 / LONGEST, 170.0
+_STEEP = 8.0  # up to here three steps at a time will do
+_AT_ONCE = 4096  # exponents whose terms are held at a time
+_BEND = 0.2  # 0 spaces the logarithms of the rates evenly, 1 like Chebyshev's points, dense at both ends
 
 Array = NDArray[np.float64]
 
 
 @cache
 def nodes(count: int = NODES) -> Array:
-    """The (M,) rates of decay, per τ0: zero, and the others from about one in 20 years to 13 in an hour.
+    """The (M,) rates of decay, per τ0: zero, and the others from about one in 20 years to 170 in an hour.
 
     Examples
     --------
     >>> nodes()[-3:].round(1)
-    array([ 4. ,  7.3, 13. ])
+    array([ 65.1, 106.2, 170. ])
     """
     if count < 8:
         raise ValueError(f"the mixture wants at least 8 nodes, got {count}")
@@ -75,7 +79,7 @@ def _folding(count: int) -> Array:
 
     The error counts 1 + s x times: a fast exponential has to vanish at great ages, where many events may lie.
     """
-    ages = np.append(0.0, np.geomspace(2e-3, LONGEST, 300))
+    ages = np.append(0.0, np.geomspace(1e-4, LONGEST, 380))
     slow = np.exp(-ages[:, None] * nodes(count))  # (ages, M)
     folded = []
     for rate in _FINE_RATES:
@@ -89,14 +93,14 @@ def _folding(count: int) -> Array:
 def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor:
     """Coefficients of the nodes, such that an event y before the newest one weighs Σ_m c_m e^(-s_m y).
 
-    That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 24 nodes the error is
-    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 8 and all ages up to 30 years. Some
-    coefficients are negative; their absolute values sum to less than 3.
+    That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 32 nodes the error is
+    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 100 and all ages up to 30 years. Some
+    coefficients are negative; their absolute values sum to less than 6.
 
     Parameters
     ----------
     rates : Tensor (..., K)
-        Exponents ρ, positive. Above 10 they count as 10.
+        Exponents ρ, positive. Above 100 they count as 100.
     newest : Tensor (...)
         Age of the newest event in units of τ0, at least 0.
     count : int
@@ -118,19 +122,58 @@ def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor
     """
     (rates,) = widened(rates)
     with _full_precision(rates):
-        return _coefficients(rates, newest, count)
+        mix: Tensor = _Coefficients.apply(rates, newest.to(rates.dtype)[..., None].expand_as(rates), count)  # type: ignore[no-untyped-call]
+        return mix
 
 
-def _coefficients(rates: Tensor, newest: Tensor, count: int) -> Tensor:
-    fine, decay, folding, _ = _constants(count, rates.dtype, rates.device)
-    rates = rates.clamp(min=1e-6, max=STEEPEST)
-    # The first term stands for the geometric series Σ e^(ρ v) over all v up to the first: e^(ρ v) / (1 - e^(-ρ step)).
-    series = torch.log(-torch.expm1(-_STEP * rates))
-    slopes = torch.stack([fine, -(decay == 0).to(fine)])  # (2, F)
-    logits = torch.stack([rates, series], dim=-1) @ slopes  # (..., K, F)
-    logits.sub_(((1 + newest.to(rates.dtype))[..., None] * decay)[..., None, :])
-    # The softmax divides by the newest event's weight: nothing under- or overflows, and Γ(ρ) cancels.
-    return logits.softmax(dim=-1) @ folding
+class _Coefficients(torch.autograd.Function):
+    """The fine rule and its folding, some exponents at a time: their F terms are not held all at once.
+
+    The slopes are made on the way, from the same terms: with p = softmax(l) and l' = dl/dρ, that of c = p · folding is
+    c' = (p l') · folding - (p · l') c. A third of the rule will do for exponents that are not steep.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rates: Tensor, newest: Tensor, count: int) -> Tensor:
+        exponents, waited = rates.flatten().clamp(min=1e-6, max=STEEPEST), 1 + newest.flatten()
+        mix = rates.new_empty(len(exponents), count)
+        slopes = torch.empty_like(mix) if ctx.needs_input_grad[0] else None
+        for stride, rows in _by_steepness(exponents):
+            step, (v, s, table) = stride * _STEP, _rule(count, stride, rates.dtype, rates.device)
+            rho = exponents[rows, None]  # (N, 1)
+            terms = torch.addmm(-waited[rows, None] * s, rho, v[None])  # (N, F)
+            # The first stands for the series Σ e^(ρ v) over all v up to its own: e^(ρ v) / (1 - e^(-ρ step)).
+            terms[:, :1] -= torch.log(-torch.expm1(-step * rho))
+            # The softmax divides by the newest event's weight: nothing under- or overflows, and Γ(ρ) cancels.
+            terms = terms.softmax(dim=-1)
+            if slopes is None:
+                mix[rows] = terms @ table[:, :count]
+                continue
+            made = terms @ table
+            mix[rows] = made[:, :count]
+            series = -terms[:, :1] * step / torch.expm1(step * rho)  # what the series adds to p l'
+            mean = made[:, -1:] + series
+            slopes[rows] = made[:, count:-1] + series * table[0, :count] - mean * made[:, :count]
+        if slopes is not None:
+            inside = (rates.flatten() > 1e-6) & (rates.flatten() < STEEPEST)
+            ctx.save_for_backward(slopes.mul_(inside[:, None]))
+        return mix.view(*rates.shape, count)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (slopes,) = ctx.saved_tensors
+        return (grad * slopes.view(grad.shape)).sum(-1), None, None
+
+
+def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor | slice]]:
+    """Which of (N,) exponents go together: every so many of the fine rule, and the rows."""
+    steep = exponents > _STEEP
+    if not steep.any():
+        yield from ((3, slice(start, start + _AT_ONCE)) for start in range(0, len(exponents), _AT_ONCE))
+        return
+    for stride, chosen in ((3, ~steep), (1, steep)):
+        yield from ((stride, rows) for rows in torch.split(chosen.nonzero()[:, 0], _AT_ONCE))
 
 
 def streaming_average(
@@ -184,8 +227,8 @@ def streaming_average(
     tensor([0., 2.])
     """
     _check(time_scale)
-    elapsed = times.diff(dim=1, prepend=times[:, :1]).clamp(min=0)  # exact; padding may have any time
-    newest = (now - times[:, first:]).clamp(min=0).to(rates.dtype) / tau0  # (B, Q)
+    elapsed = times.diff(dim=1, prepend=times[:, :1])  # exact; padding may have any time
+    newest = _hours(now - times[:, first:], tau0, rates.dtype)  # (B, Q)
     mix = coefficients(rates, newest, count=count)  # (B, Q, K, M)
     decays = _decays(elapsed, tau0, count, mix.dtype)  # (B, L, M)
     states, decays, mix = widened(states, decays, mix)
@@ -245,7 +288,7 @@ def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
 
     The past stays as of its newest event; `now` may go on as long as no event comes. Without events they are zeros.
     """
-    newest = (now - past.time).clamp(min=0).to(rates.dtype) / past.tau0
+    newest = _hours(now - past.time, past.tau0, rates.dtype)
     mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
     with _full_precision(mix):
         total = mix @ past.counts[..., None]
@@ -257,27 +300,45 @@ def mixture_weights(
 ) -> Tensor:
     """Weights (B, K, L) of the events of each user in the averages of this form, for exponents (B, K) at `now` (B,)."""
     latest = times.gather(1, lengths[:, None] - 1)
-    mix = coefficients(rates, (now - latest[:, 0]).clamp(min=0).to(rates.dtype) / tau0, count=count)
+    mix = coefficients(rates, _hours(now - latest[:, 0], tau0, rates.dtype), count=count)
     with _full_precision(mix):
-        weights = mix @ _decays((latest - times).clamp(min=0), tau0, count, mix.dtype).transpose(1, 2)
+        weights = mix @ _decays(latest - times, tau0, count, mix.dtype).transpose(1, 2)
     weights = weights * (torch.arange(times.shape[1], device=times.device) < lengths[:, None])[:, None]
     return weights / weights.sum(-1, keepdim=True)
 
 
 def _decays(elapsed: Tensor, tau0: float, count: int, dtype: torch.dtype) -> Tensor:
     """e^(-s_m Δt): (...) integers -> (..., M)."""
-    hours = elapsed.to(dtype) / tau0
-    rates = _constants(count, dtype, elapsed.device)[3]
+    hours = _hours(elapsed, tau0, dtype).to(dtype)
+    rates = _node_rates(count, dtype, elapsed.device)
     # Below e^-60 nothing is left of a sum; denormal numbers would only be slow.
     return torch.exp((hours[..., None] * -rates).clamp_(min=-60))
 
 
+def _hours(elapsed: Tensor, tau0: float, dtype: torch.dtype) -> Tensor:
+    """Integers in units of τ0. Half precision has no room for the seconds of a day."""
+    return elapsed.clamp(min=0).to(torch.promote_types(dtype, torch.float32)) / tau0
+
+
 @cache
-def _constants(count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """V and s of the fine rule (F,), how it folds (F, M), and the nodes (M,)."""
-    parts = (_FINE, _FINE_RATES, _folding(count), nodes(count))
-    fine, decay, folding, rates = (torch.tensor(part, dtype=dtype, device=device) for part in parts)
-    return fine, decay, folding, rates
+def _rule(count: int, stride: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Every so many of the fine rule: v and s (F,), and a table (F, 2 M + 1): how s folds, v times that, and v."""
+    v, s, folding = _FINE[::stride], _FINE_RATES[::stride], _folding(count)[::stride]
+    return (
+        _shared(v, dtype, device),
+        _shared(s, dtype, device),
+        _shared(np.hstack([folding, v[:, None] * folding, v[:, None]]), dtype, device),
+    )
+
+
+@cache
+def _node_rates(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return _shared(nodes(count), dtype, device)
+
+
+def _shared(values: NDArray[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # made while evaluating, they serve in training as well
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def _full_precision(tensor: Tensor) -> torch.autocast:

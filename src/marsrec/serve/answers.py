@@ -21,7 +21,8 @@ from marsrec.serve.shortlist import MAX_SHORT
 from marsrec.session import FoldedEvents, Session
 
 _COMPUTING = threading.Lock()
-"""Two threads answer, one of which may wait for the store; they do not compete for the cores."""
+"""The threads that answer rank one at a time, since ranking takes all cores. What may take long is done outside:
+waiting for the store, and reading histories, for a session that is built or for an explanation."""
 
 
 @dataclass
@@ -66,10 +67,10 @@ def _similar(job: Similar) -> Answer:
 
 
 def _answer(model: Model, jobs: list[Asked]) -> list[Answer | Exception]:
-    rows: list[_Row | Exception] = []
+    rows: list[_Row | Answer | Exception] = []
     sessions: Mapping[str, Session | Exception] = {}
     failed: Exception | None = None
-    if users := [job.user for job in jobs if job.user is not None]:
+    if users := [job.user for job in jobs if job.user is not None and not job.explain]:
         try:
             sessions = model.sessions.get(users)
         except Exception as error:  # the store may be away; histories in requests are answered all the same
@@ -78,7 +79,7 @@ def _answer(model: Model, jobs: list[Asked]) -> list[Answer | Exception]:
         try:
             if job.user is not None and failed is not None:
                 raise failed
-            rows.append(_row(job, sessions))
+            rows.append(_explained_or_row(job, sessions))
         except Exception as error:
             if isinstance(error, OperationalError):  # one has waited for a store that is away: nobody else does
                 failed = error
@@ -96,6 +97,15 @@ def _each(model: Model, rows: list[_Row]) -> list[Answer | Exception]:
         return [error] if len(rows) == 1 else [outcome for row in rows for outcome in _each(model, [row])]
 
 
+def _explained_or_row(job: Asked, sessions: Mapping[str, Session | Exception]) -> Answer | _Row:
+    """The answer where it is to be explained: states of a long history are not kept while others are read."""
+    row = _row(job, sessions)
+    if row.reading is None:
+        return row
+    with _COMPUTING:
+        return _best(job.model, [row])[0]
+
+
 def _row(job: Asked, sessions: Mapping[str, Session | Exception]) -> _Row:
     length = job.model.recommender.settings.length
     network = job.model.network
@@ -109,23 +119,22 @@ def _row(job: Asked, sessions: Mapping[str, Session | Exception]) -> _Row:
         elif len(codes):
             row.window = codes[-length:], times[-length:]
         return row
+    if job.explain:  # a session does not keep its events
+        if (history := job.model.sessions.history(job.user)) is None:
+            raise UnknownUserError(job.user)
+        codes, times = history.known()
+        row = _Row(job, _moment(job, times), codes, history=history.latest(SHOWN_EVENTS))
+        keep = slice(None) if network.recurrent else slice(-length, None)
+        if len(codes):
+            row.reading = read(network, codes[keep], times[keep], row.at, folded=network.recurrent)
+        return row
     if (session := sessions.get(job.user)) is None:
         raise UnknownUserError(job.user)
     if isinstance(session, Exception):
         raise session
     seen = np.flatnonzero(np.unpackbits(session.seen, bitorder="little"))
     row = _Row(job, _moment(job, np.array([session.latest] if session.events else [], dtype=np.int64)), seen)
-    if job.explain:  # a session does not keep its events
-        row.history = job.model.sessions.history(job.user)
-        if row.history is None:  # forgotten since
-            raise UnknownUserError(job.user)
-        codes, times = row.history.known()
-        row.at = _moment(job, times)  # an event may have come in between
-        row.seen = codes
-        keep = slice(None) if session.recurrent else slice(-length, None)
-        if len(codes):
-            row.reading = read(network, codes[keep], times[keep], row.at, folded=session.recurrent)
-    elif session.events:
+    if session.events:
         row.session = session
     return row
 
@@ -144,7 +153,6 @@ def _best(model: Model, rows: list[_Row]) -> list[Answer]:
     network = model.network
     warm = [row for row in rows if not row.cold]
     vectors = _vectors(network, warm)
-    counts = torch.from_numpy(model.recommender.item_counts.astype(np.float32))
     made: dict[int, Answer] = {}
 
     def rank(group: list[_Row], users: Tensor, score: Callable[[Tensor], Tensor], source: str) -> None:
@@ -163,13 +171,16 @@ def _best(model: Model, rows: list[_Row]) -> list[Answer]:
         for row, row_scores, row_items in zip(group, scores.cpu(), items.cpu(), strict=True):
             cut = row.asked.k
             found = _made(row.at, source, row_scores[:cut], row_items[:cut])
-            split = None if row.reading is None else row.reading.split(network, torch.tensor(found.codes), SHOWN_EVENTS)
-            made[id(row)] = replace(found, reading=row.reading, split=split, history=row.history)
+            if row.reading is not None:
+                split = row.reading.split(network, torch.tensor(found.codes), SHOWN_EVENTS)
+                found = replace(found, reading=row.reading.latest(SHOWN_EVENTS), split=split)
+            made[id(row)] = replace(found, history=row.history)
 
     for group in _by_candidates(warm):
         rank([warm[place] for place in group], vectors[group], network.score, "model")
-    for row in rows:
-        if row.cold:
+    if cold := [row for row in rows if row.cold]:
+        counts = torch.from_numpy(model.recommender.item_counts.astype(np.float32))
+        for row in cold:
             rank([row], counts[None], lambda scores: scores, "popularity")
     return [made[id(row)] for row in rows]
 

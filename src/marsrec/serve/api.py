@@ -169,7 +169,7 @@ async def recommend_to_user(
         mask_seen=query.mask_seen,
         explain=query.explain,
     )
-    (answer,) = await running.users.ask([job])
+    (answer,) = await (running.explained if query.explain else running.users).ask([job])
     return await _written(
         lambda: told.UserRecommendations(
             user=as_raw(text, running.user_ids),
@@ -189,13 +189,13 @@ async def get_user(running: Running, user: Text, query: Annotated[schemas.UserQu
     at, since = running.when(model, query.at)
     text = as_text(user, running.user_ids)
     job = Asked(model, user=text, k=0, at=at, since=since, explain=True)
-    (answer,) = await running.users.ask([job])
+    (answer,) = await running.explained.ask([job])
     assert answer.history is not None
     return told.User(
         user=as_raw(text, running.user_ids),
         model=model.name,
         at=answer.at,
-        events=len(answer.history.items),
+        events=answer.history.earlier + len(answer.history.items),
         history=user_events(model, answer.history),
         reading=None if answer.reading is None else read_history(model, answer.reading),
     )

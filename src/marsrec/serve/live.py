@@ -53,7 +53,7 @@ def encode(texts: Sequence[str], ids: Vocabulary) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class History:
-    """All events of a user in order of time."""
+    """All events of a user in order of time, or the latest."""
 
     items: list[str]
     codes: NDArray[np.int64]
@@ -61,6 +61,13 @@ class History:
     times: NDArray[np.int64]
     stored: NDArray[np.bool_]
     """Whether an event comes from the store; else it was saved with the model."""
+    earlier: int = 0
+    """How many more there are before these."""
+
+    def latest(self, shown: int) -> "History":
+        """The latest `shown` events."""
+        items, codes, times = self.items[-shown:], self.codes[-shown:].copy(), self.times[-shown:].copy()
+        return History(items, codes, times, self.stored[-shown:].copy(), self.earlier + len(self.items) - len(items))
 
     def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Codes and times of the events that the model knows the items of."""
@@ -76,7 +83,7 @@ class _Live:
 
 
 class Sessions:
-    """Live sessions of a model's users, those that were asked for last. Belongs to one thread.
+    """Live sessions of a model's users, those that were asked for last. All but `history` belongs to one thread.
 
     Parameters
     ----------
@@ -148,7 +155,10 @@ class Sessions:
             return None
         codes = encode([event.item for event in stored], self.recommender.item_ids)
         times = np.array([event.time for event in stored], dtype=np.int64)
-        new = [place for place in range(len(stored)) if not _has(base, base_times, codes[place], times[place])]
+        saved = set(zip(base.tolist(), base_times.tolist(), strict=True))
+        new = [
+            place for place, event in enumerate(zip(codes.tolist(), times.tolist(), strict=True)) if event not in saved
+        ]
         items = [str(item) for item in self.recommender.item_ids.decode(base).to_list()]
         items += [stored[place].item for place in new]
         all_codes, all_times = np.append(base, codes[new]), np.append(base_times, times[new])

@@ -5,7 +5,7 @@ events, weighed by the streaming form's mixture.
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from marsrec.data.batches import Batch
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
 from marsrec.nn.scorers import Dot
+from marsrec.session import PIECE
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,17 @@ class Reading:
     """(L, d)."""
     heads: Heads | None
     """None for models without MARS."""
+    earlier: int = 0
+    """How many more events counted before these."""
+
+    def latest(self, shown: int) -> "Reading":
+        """What was read of the latest `shown` events; the states before them can be let go."""
+        heads = self.heads
+        if heads is not None:
+            heads = replace(heads, weights=heads.weights[:, -shown:].clone())
+        codes, times, states = self.codes[-shown:].copy(), self.times[-shown:].copy(), self.states[-shown:].clone()
+        earlier = self.earlier + len(self.codes) - len(codes)
+        return replace(self, codes=codes, times=times, states=states, heads=heads, earlier=earlier)
 
     def split(self, network: SequenceModel, codes: Tensor, shown: int) -> Split | None:
         """Scores of items in parts, those of the latest `shown` events one by one.
@@ -87,13 +99,13 @@ def read(
     asked : int
         The moment of the request.
     folded : bool
-        Weigh the events as a session of a recurrent model does.
+        Take the events in and weigh them as a session of a recurrent model does.
     """
     device = network.items.weight.device
     items, moments = torch.from_numpy(codes)[None].to(device), torch.from_numpy(times)[None].to(device)
     now = torch.full_like(moments, asked)
     batch = Batch(items, moments, torch.tensor([len(codes)], device=device), torch.zeros_like(items), now)
-    embedded, states = network.encode(batch)
+    embedded, states = _folded(network, items) if folded else network.encode(batch)
     readout = network.readout
     if not isinstance(readout, Mars):
         user = readout(states, embedded, batch, at_targets=False).users
@@ -113,3 +125,13 @@ def read(
     assert seen.weights is not None
     heads = Heads(seen.rates[0, 0], seen.gate[0, 0], seen.weights[0])
     return Reading(codes, times, asked if on_request else int(times[-1]), seen.users[:, 0], states[0], heads)
+
+
+def _folded(network: SequenceModel, items: Tensor) -> tuple[Tensor, Tensor]:
+    """What `SequenceModel.encode` gives, some events at a time: a long history takes less memory."""
+    embedded: Tensor = network.items(items)
+    memory, states = network.encoder.start(len(items)), []
+    for start in range(0, items.shape[1], PIECE):
+        part, memory = network.encoder.resume(memory, embedded[:, start : start + PIECE])
+        states.append(part)
+    return embedded, torch.cat(states, dim=1)

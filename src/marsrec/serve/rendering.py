@@ -24,7 +24,6 @@ from marsrec.serve.answer_schemas import (
 from marsrec.serve.jobs import Answer, Model
 from marsrec.serve.live import History, as_raw
 from marsrec.serve.reading import Reading, Split
-from marsrec.serve.schemas import SHOWN_EVENTS
 
 
 def raw_items(model: Model, codes: Sequence[int]) -> list[Any]:
@@ -65,11 +64,11 @@ def _explained(split: Split | None, count: int) -> list[Explanation] | list[None
 def read_history(model: Model, reading: Reading) -> ReadHistory:
     """What a model made of a history."""
     readout = model.network.readout
-    codes, times = reading.codes[-SHOWN_EVENTS:], reading.times[-SHOWN_EVENTS:]
+    codes, times = reading.codes, reading.times
     told, weights = [], None
     if reading.heads is not None and isinstance(readout, Mars):
         told = _heads(readout.operator, reading.heads.rates, reading.heads.gate.tolist())
-        weights = reading.heads.weights[:, -SHOWN_EVENTS:].T.tolist()
+        weights = reading.heads.weights.T.tolist()
     ages = ((reading.now - times) / PER_SECOND[model.recommender.unit]).tolist()
     seen = raw_items(model, codes.tolist()), item_titles(model, codes.tolist()), times, ages
     events = [
@@ -89,7 +88,7 @@ def read_history(model: Model, reading: Reading) -> ReadHistory:
         time_scale=readout.settings.time_scale if isinstance(readout, Mars) else None,
         heads=told,
         events=events,
-        earlier=len(reading.codes) - len(codes),
+        earlier=reading.earlier,
     )
 
 
@@ -102,9 +101,8 @@ def _heads(operator: MARS, rates: torch.Tensor, gates: Sequence[float | None]) -
 
 
 def user_events(model: Model, history: History) -> list[UserEvent]:
-    """The latest events of a user."""
-    latest = slice(-SHOWN_EVENTS, None)
-    columns = history.items[latest], history.times[latest], history.codes[latest], history.stored[latest]
+    """Events of a user."""
+    columns = history.items, history.times, history.codes, history.stored
     item_ids, titles = model.recommender.item_ids, model.recommender.item_ids.titles
     return [
         UserEvent(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,8 +46,9 @@ class Service:
                 worked=batches.labels(what).observe,
             )
 
-        # Requests for users wait for the store; those that need no store do not wait for one that is away.
-        self.answers, self.users = answering("answers"), answering("users")
+        # Requests for users wait for the store; those that need no store do not wait for one that is away. Explaining
+        # reads whole histories; nobody else waits for that either.
+        self.answers, self.users, self.explained = map(answering, ("answers", "users", "explained"))
         # Posts that come at the same time share a transaction, and so the time that the disk takes.
         self.writes: Batcher[Job, int] = Batcher(
             self.store.write, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
@@ -55,14 +56,18 @@ class Service:
         self._searching = asyncio.Semaphore(SEARCHES)
         self._checking: asyncio.Task[None] | None = None
 
+    @property
+    def _batchers(self) -> dict[str, Batcher[Any, Any]]:
+        return {"answers": self.answers, "users": self.users, "explained": self.explained, "writes": self.writes}
+
     def start(self) -> None:
         """Begin to work."""
-        for batcher in (self.answers, self.users, self.writes):
+        for batcher in self._batchers.values():
             batcher.start()
 
     def close(self) -> None:
         """Finish what was begun."""
-        for batcher in (self.answers, self.users, self.writes):
+        for batcher in self._batchers.values():
             batcher.close()
         self.store.close()
 
@@ -95,7 +100,7 @@ class Service:
 
     def measure(self) -> None:
         """Bring gauges up to date."""
-        for what, batcher in (("answers", self.answers), ("users", self.users), ("writes", self.writes)):
+        for what, batcher in self._batchers.items():
             self.metrics.waiting.labels(what).set(len(batcher))
         for name in self.models.names:
             sessions = self.models.get(name).sessions

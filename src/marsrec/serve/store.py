@@ -15,8 +15,6 @@ from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError
 
 SCHEMA = 2
-PIECE = 5_000
-"""Events that a statement asks for; SQLite takes 32,766 parameters."""
 
 _tables = sa.MetaData()
 _facts = sa.Table(
@@ -170,13 +168,12 @@ class Store:
             connection.execute(insert.values(user=user, events=0, epoch=_epoch()).on_conflict_do_nothing())
             count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none()
         different = list(dict.fromkeys(events))
-        there: set[Event] = set()
-        for start in range(0, len(different), PIECE):
-            wanted = [(event.item, event.time) for event in different[start : start + PIECE]]
-            kept = sa.select(_events.c.item, _events.c.time).where(
-                _events.c.user == user, sa.tuple_(_events.c.item, _events.c.time).in_(wanted)
-            )
-            there.update(Event(item, time) for item, time in connection.execute(kept))
+        # Two parameters for an event of a post, which has at most 1,000; SQLite takes 32,766.
+        wanted = [(event.item, event.time) for event in different]
+        kept = sa.select(_events.c.item, _events.c.time).where(
+            _events.c.user == user, sa.tuple_(_events.c.item, _events.c.time).in_(wanted)
+        )
+        there = {Event(item, time) for item, time in connection.execute(kept)}
         fresh = [event for event in different if event not in there]
         if count + len(fresh) > self.user_events:
             raise FullError(

@@ -22,7 +22,7 @@ from marsrec.models import ModelSettings, decisive
 from marsrec.nn.model import SequenceModel
 from marsrec.storage import atomic_file
 from marsrec.training.checkpoints import SafetensorsIO
-from marsrec.training.module import MONITOR, TrainingModule, TrainingSettings
+from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingModule, TrainingSettings
 from marsrec.training.progress import Progress
 
 CHECKPOINT = "training.safetensors"
@@ -214,8 +214,7 @@ def _identity(split: Split, model: ModelSettings, training: TrainingSettings) ->
     for positions in (split.train_ends, split.valid.positions, split.test.positions):
         digest.update(positions.tobytes())
     digest.update(decisive(model).encode())
-    not_decisive = {"max_minutes", "epochs", "tensorboard"}
-    digest.update(training.model_dump_json(exclude_defaults=True, exclude=not_decisive).encode())
+    digest.update(training.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"epochs"}).encode())
     return digest.hexdigest()[:16]
 
 

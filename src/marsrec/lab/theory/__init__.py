@@ -6,9 +6,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from marsrec.errors import SettingsError
 from marsrec.lab.page import Section
 from marsrec.lab.theory import (
-    approximation,
     approximation_section,
     complexity,
     complexity_section,
@@ -26,6 +26,10 @@ def measure(quick: bool = False) -> dict[str, Any]:
     quick : bool
         Less of everything, in under a minute.
     """
+    try:
+        from marsrec.lab.theory import approximation
+    except ModuleNotFoundError as error:  # only measuring needs it; a report tells what was measured elsewhere
+        raise SettingsError(f"the propositions in numbers need {error.name}: pip install 'marsrec[lab]'.") from None
     return {
         "quick": quick,
         "approximation": approximation.measure(quick),

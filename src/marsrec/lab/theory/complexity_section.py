@@ -68,7 +68,9 @@ def tell(measured: Mapping[str, Any]) -> list[Part]:
 
 
 def _draw_cost(sweeps: Sequence[Sweep]) -> "Figure":
-    figure, axes = plot(2, height=4.2)
+    from matplotlib.ticker import AutoLocator, LogLocator
+
+    figure, axes = plot(2, height=4.8)
     panels = [
         (READ, "L, d or K", [(s, s.size) for s in sweeps if s.name == READ]),
         ("over the length", "L", [(s, s.name) for s in sweeps if s.size == "L"]),
@@ -80,7 +82,11 @@ def _draw_cost(sweeps: Sequence[Sweep]) -> "Figure":
         axis.set(title=title, xlabel=label, xscale="log", yscale="log")
         ticks = sorted({value for sweep, _ in lines for value in sweep.values})
         axis.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
+        low, high = axis.get_ylim()  # powers of 10 alone are too few ticks within a decade or two
+        axis.yaxis.set_major_locator(AutoLocator() if high < 10 * low else LogLocator(subs=(1, 2, 5), numticks=20))
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.minorticks_off()
-        axis.legend(frameon=False, fontsize=8, title="exponent", title_fontsize=8)
+        below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+        axis.legend(frameon=False, fontsize=8, title="exponent", title_fontsize=8, **below)
     axes[0].set_ylabel("milliseconds per history")
     return figure

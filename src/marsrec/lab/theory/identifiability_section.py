@@ -5,7 +5,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from marsrec.data.moments import spell_duration
-from marsrec.lab.page import Picture, Table, plot
+from marsrec.lab.page import COLORS, MARKERS, Picture, Table, plot
 from marsrec.lab.theory.identifiability import FOREVER
 from marsrec.lab.theory.telling import Part, draw_line, listed
 
@@ -78,7 +78,7 @@ def tell(measured: Mapping[str, Any]) -> list[Part]:
         Picture(
             "theory-identifiability",
             "Errors of the half-lives (left) and weights (right) against the number of users: maximum likelihood "
-            "(lines) and trained models (single markers).",
+            "(lines, medians over seeds) and trained models (markers, one training each, side by side).",
             lambda: _draw_recovery(likelihood, learned),
         ),
     ]
@@ -133,8 +133,10 @@ def _draw_recovery(likelihood: Sequence[Mapping[str, Any]], learned: Sequence[Ma
         for index, group in enumerate(groups, start=len(KNOWN)):
             rows = [row for row in learned if (row["time_scale"], row["diversity"]) == group]
             errors = [row[("rate_error", "weight_error")[which]] for row in rows]
+            aside = 1.05 ** (2 * (index - len(KNOWN)) - len(groups) + 1)  # else they would cover each other
+            users = [aside * row["users"] for row in rows]
             label = f"mars-t, {group[0]} time, diversity {group[1]:g}"
-            draw_line(axis, index, [row["users"] for row in rows], errors, label)
+            axis.plot(users, errors, MARKERS[index], color=COLORS[index], markersize=7, mec="black", label=label)
         ticks = sorted({row["users"] for row in [*likelihood, *learned]})
         axis.set(title=title, xlabel="users", xscale="log", yscale="log")
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -91,8 +91,9 @@ def _reference(
     for start in range(0, Q, CHUNK):
         chunk = slice(start, min(start + CHUNK, Q))
         past = first + chunk.stop
-        elapsed = (now[:, chunk, None] - times[:, None, :past]).clamp(min=0).to(rates.dtype) / tau0
-        ages = torch.log1p(elapsed) if logarithmic else elapsed  # (B, C, past)
+        wide = torch.promote_types(rates.dtype, torch.float32)  # in which seconds of years have room
+        elapsed = (now[:, chunk, None] - times[:, None, :past]).clamp(min=0).to(wide) / tau0
+        ages = (torch.log1p(elapsed) if logarithmic else elapsed).to(rates.dtype)  # (B, C, past)
         order = torch.arange(past, device=states.device)
         hidden = order > order[first + start :, None]  # (C, past)
         logits = -rates[:, chunk, :, None] * ages[:, :, None]  # (B, C, K, past)

@@ -68,6 +68,8 @@ def linear_cross_entropy(
         raise ValueError(f"left_out must be one row of items per user, {len(users)}, got {tuple(left_out.shape)}")
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}")
+    if users.dtype == torch.float16:  # gradients of single items, made before a loss is scaled up, would be lost in it
+        users = users.float()
     # Casting out here lets autograd hand each input a gradient of its own dtype, as under autocast.
     items = items.to(users.dtype)
     bias = None if bias is None else bias.to(users.dtype)

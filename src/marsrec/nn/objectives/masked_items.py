@@ -45,7 +45,7 @@ class MaskedItemsSettings(Objective):
         if self.published:
             masked[:, 0] = False
             from_the_end = masked.flip(1).cumsum(1).flip(1)
-            masked &= from_the_end <= int(self.mask_ratio * encoder.positions.num_embeddings)
+            masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
         embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
         seen = encoder.masked(embedded, masked)
         states = by_length(lambda part, rows: encoder.slots(part, lengths[rows]), seen, lengths)
