@@ -85,7 +85,7 @@ class Mars(Readout):
         trained = batch.targets > 0  # (B, L)
         if not at_targets:
             reading = self.read(states, embedded, batch)
-            users, gate, weights = reading.users[:, 0], reading.gate[:, 0], reading.weights
+            users, gate = reading.users[:, 0], reading.gate[:, 0]
         else:
             first = first_target(batch)
             now = batch.target_times if self.settings.clock == "request" else batch.times
@@ -93,13 +93,13 @@ class Mars(Readout):
                 states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first
             )
             users, gate = reading.users[trained[:, first:]], reading.gate[trained[:, first:]]
-            weights = self._weights_at_one_target(reading.rates, batch, now, first) if self.training else None
         losses = {}
-        if self.training and weights is not None:
-            if self.settings.diversity and self.settings.heads > 1:
-                losses["diversity"] = self.settings.diversity * diversity_loss(weights, trained.sum(1))
-            if self.settings.balance:
-                losses["balance"] = self.settings.balance * balance_loss(gate)
+        if self.training and self.settings.diversity and self.settings.heads > 1:
+            weights = self._weights_at_one_target(reading.rates, batch, now, first) if at_targets else reading.weights
+            assert weights is not None
+            losses["diversity"] = self.settings.diversity * diversity_loss(weights, trained.sum(1))
+        if self.training and self.settings.balance:
+            losses["balance"] = self.settings.balance * balance_loss(gate)
         return ReadoutOutput(self.dropout(users), losses)
 
     def _weights_at_one_target(self, rates: Tensor, batch: Batch, now: Tensor, first: int) -> Tensor:
