@@ -86,7 +86,7 @@ def column(values: Any) -> pl.Series:
     if isinstance(known, nw.DataFrame | nw.LazyFrame) or not isinstance(values, Iterable):
         raise DataError(f"ids are one column or list of them; found a {type(values).__name__}. Pick the column of ids.")
     if isinstance(known, nw.Series):
-        return pl.Series(known.to_list())
+        return pl.Series(known.to_list(), strict=False)
     return pl.Series(values.tolist() if hasattr(values, "tolist") else list(values), strict=False)
 
 

@@ -158,7 +158,7 @@ class Recommender:
             parts,
             settings,
             self.training,
-            folder=Path(folder) if folder is not None else None,
+            folder=Path(folder).expanduser() if folder is not None else None,
             resume=resume,
             progress=progress,
         )
@@ -246,9 +246,7 @@ class Recommender:
     ) -> pl.DataFrame:
         """The best items for the users whose vectors are known, and popular ones for the others."""
         network = self._fitted()
-        if not isinstance(k, int | np.integer) or k < 1:
-            raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
-        k = min(int(k), len(self.item_ids))
+        k = self._at_most(k)
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
         if len(known):
@@ -411,7 +409,7 @@ class Recommender:
             raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
         table = torch.nn.functional.normalize(network.items.weight.detach(), dim=1)
         seen = (torch.tensor([0, 1]), torch.tensor([code]))
-        scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], k, seen=seen)
+        scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], self._at_most(k), seen=seen)
         found = self._table(np.array([0]), scores, items, "model")
         return as_kind(found.select("rank", "item", similarity="score"), self.kind)
 
@@ -433,6 +431,12 @@ class Recommender:
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
         return saved.load(cls, Path(folder).expanduser(), device)
+
+    def _at_most(self, k: int) -> int:
+        """How many items can be meant by k."""
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
+        return min(int(k), len(self.item_ids))
 
     def _fitted(self) -> SequenceModel:
         if self.network is None:

@@ -63,6 +63,15 @@ def test_columns_of_items_have_the_names_that_logs_give_them(histories: Historie
     assert named.item_ids.titles.to_list() == [f"t{i}" for i in ids]
 
 
+def test_the_plainest_names_of_columns_come_first(histories: Histories) -> None:
+    ids = histories.item_ids.ids.to_list()
+    wrong = list(reversed(ids))
+    frame = {"artist": wrong, "id": wrong, "label": ["?"] * len(ids), "item_id": ids, "title": [f"t{i}" for i in ids]}
+    named, _ = with_titles(histories, pl.DataFrame(frame))
+    assert named.item_ids.titles is not None
+    assert named.item_ids.titles.to_list() == [f"t{i}" for i in ids]
+
+
 def test_titles_that_look_like_markup_are_told_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show.table("of [/b]", ["title"], [["Abbey Road [import] x"], ["foo [/b]"]])
     said = capsys.readouterr().out

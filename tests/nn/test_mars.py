@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from marsrec.nn import streaming
+from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS, Form, balance_loss, diversity_loss
 from marsrec.nn.readouts.mars import MarsSettings
 
@@ -243,13 +244,16 @@ def test_times_that_are_not_exact_are_refused() -> None:
         MARS(4)(torch.randn(1, 3, 4), torch.arange(3.0)[None])
 
 
-@pytest.mark.parametrize("form", ["dense", "streaming"])
+@pytest.mark.parametrize(("form", "scale"), [("dense", "log"), ("dense", "linear"), ("streaming", "log")])
 @pytest.mark.parametrize("every", [False, True])
-def test_half_precision_has_room_for_days(form: Form, every: bool) -> None:
+def test_half_precision_has_room_for_years(form: Form, scale: TimeScale, every: bool) -> None:
     torch.manual_seed(0)
-    operator = MARS(8, 3, form=form)
+    operator = MARS(8, 3, form=form, time_scale=scale)
     states, times = torch.randn(1, 5, 8), torch.tensor([[0, 1000, 90_000, 1_000_000, 2_000_000]])
-    now = times + 86_400 if every else times[:, -1] + 86_400
+    later = 8 * YEAR
+    now = times + later if every else times[:, -1] + later
+    if scale == "linear":  # the gate is told the hours, which half precision rounds
+        torch.nn.init.zeros_(operator.time_encoder[0].weight)
     expected = operator(states, times, now=now, every=every)
     for dtype in (torch.float16, torch.bfloat16):
         found = copy.deepcopy(operator).to(dtype)(states.to(dtype), times, now=now, every=every)

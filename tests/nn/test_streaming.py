@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from marsrec.nn import streaming
 from marsrec.nn.mars import MARS
 from marsrec.nn.streaming import (
     LONGEST,
@@ -75,8 +76,13 @@ def dense(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int)
 
 @pytest.mark.parametrize("first", [0, 25])
 @pytest.mark.parametrize("clock", ["last event", "request"])
-def test_averages_and_gradients_equal_the_dense_operator(first: int, clock: str) -> None:
+@pytest.mark.parametrize("exponents", [(0.05, 90), (0.05, 8), (8.1, 90)])
+def test_averages_and_gradients_equal_the_dense_operator(
+    first: int, clock: str, exponents: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "_AT_ONCE", 100)
     states, times, now, rates = histories()
+    rates = rates.detach().clamp(*exponents).requires_grad_()
     now = (now if clock == "request" else times)[:, first:]
     expected = dense(states, times, now, rates[:, first:], first)
     found = streaming_average(states, times, now, rates[:, first:], first=first)

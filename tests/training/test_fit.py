@@ -174,7 +174,10 @@ def test_resume_asks_for_what_decides_the_result(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
     settings = model_settings("sasrec", options=SMALL)
     fit(split, settings, TrainingSettings(epochs=1), folder=tmp_path, progress=False)
-    elsewhere = TrainingSettings(epochs=2, accelerator="cpu", devices=1, tensorboard=False, max_minutes=10)
+    two = TrainingSettings(epochs=2, accelerator="cpu", devices=2)
+    with pytest.raises(SettingsError, match="other data or settings"):
+        fit(split, settings, two, folder=tmp_path, resume=True, progress=False)
+    elsewhere = TrainingSettings(epochs=2, accelerator="cpu", tensorboard=False, max_minutes=10)
     resumed = fit(split, settings, elsewhere, folder=tmp_path, resume=True, progress=False)
     assert [row["epoch"] for row in resumed.curve] == [1, 2]
 

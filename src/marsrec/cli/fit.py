@@ -73,7 +73,9 @@ def fit(
         float | None, typer.Option(help="Stop then and keep the best.", rich_help_panel=TRAIN)
     ] = None,
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.", rich_help_panel=TRAIN)] = "auto",
-    devices: Annotated[str, typer.Option(help="How many devices, or auto for all.", rich_help_panel=TRAIN)] = "1",
+    devices: Annotated[
+        str, typer.Option(help="How many devices: auto is one, -1 all.", rich_help_panel=TRAIN)
+    ] = "auto",
     precision: Annotated[
         Literal["32-true", "bf16-mixed", "16-mixed"], typer.Option(help="Number format.", rich_help_panel=TRAIN)
     ] = "32-true",
@@ -125,7 +127,7 @@ def fit(
         seed=seed,
         max_minutes=max_minutes,
         accelerator=accelerator,
-        devices=int(devices) if devices.isdigit() else devices,
+        devices=int(devices) if devices.removeprefix("-").isdigit() else devices,
         precision=precision,
     )
     if split == "leave-one-out" and (valid_from, test_from) != (None, None):

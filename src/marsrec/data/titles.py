@@ -11,6 +11,7 @@ from marsrec.data.formats import open_dataframe, open_file
 from marsrec.data.histories import Histories
 from marsrec.errors import DataError
 
+ITEM_COLUMNS = ("item", "item_id")  # before the other names that logs give to items, and before a mere id
 TITLE_COLUMNS = ("title", "name", "label")
 
 
@@ -36,8 +37,8 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     """
     table = open_file(source) if isinstance(source, Path) else open_dataframe(source)
     place = str(source) if isinstance(source, Path) else "dataframe"
-    item = _column(table.names, lambda name: is_usual_name(name, "item") or name.lower() == "id", "item", place)
-    title = _column(table.names, lambda name: name.lower() in TITLE_COLUMNS, "title", place)
+    item = _column(table.names, _item_rank, "item", place)
+    title = _column(table.names, _title_rank, "title", place)
     ids = histories.item_ids.ids
     frame = table.read([item, title]).select(
         item=pl.col(item).cast(ids.dtype, strict=False), title=pl.col(title).cast(pl.String).str.strip_chars()
@@ -58,8 +59,20 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     return replace(histories, item_ids=replace(histories.item_ids, titles=titles)), said
 
 
-def _column(names: list[str], is_wanted: Callable[[str], bool], what: str, place: str) -> str:
-    for name in names:
-        if is_wanted(name):
-            return name
-    raise DataError(f"{place}: has no column of {what}s; found {quoted(names)}. Call it {what!r}.")
+def _column(names: list[str], rank: Callable[[str], int | None], what: str, place: str) -> str:
+    """The column of the best rank; of equals the first."""
+    ranked = [(order, index) for index, name in enumerate(names) if (order := rank(name)) is not None]
+    if not ranked:
+        raise DataError(f"{place}: has no column of {what}s; found {quoted(names)}. Call it {what!r}.")
+    return names[min(ranked)[1]]
+
+
+def _item_rank(name: str) -> int | None:
+    plain = name.lower()
+    if plain in ITEM_COLUMNS:
+        return ITEM_COLUMNS.index(plain)
+    return len(ITEM_COLUMNS) if is_usual_name(name, "item") else len(ITEM_COLUMNS) + 1 if plain == "id" else None
+
+
+def _title_rank(name: str) -> int | None:
+    return TITLE_COLUMNS.index(name.lower()) if name.lower() in TITLE_COLUMNS else None

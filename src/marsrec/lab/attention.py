@@ -20,9 +20,9 @@ class Entropy(Settings):
     mean: float
     std: float
     """Over positions, after the mean over attention heads."""
-    mean_all: float | None = None
+    mean_all: float
     """The same over all positions: one that sees a single event counts as 0. Seems to be what the paper gives."""
-    std_all: float | None = None
+    std_all: float
 
 
 def attention_entropy(recommender: Recommender) -> list[Entropy]:

@@ -174,9 +174,9 @@ class MARS(nn.Module):
 
     def ages(self, times: Tensor, now: Tensor) -> Tensor:
         """Compressed elapsed times. The subtraction is exact; an event after `now` counts as happening now."""
-        wide = torch.promote_types(self.raw_rates.dtype, torch.float32)  # float16 ends at 65,504: seconds of 18 hours
+        wide = torch.promote_types(self.raw_rates.dtype, torch.float32)  # float16 ends at 65,504, seconds of 18 hours
         elapsed = (now - times).clamp(min=0).to(wide) / self.tau0
-        return (torch.log1p(elapsed) if self.time_scale == "log" else elapsed).to(self.raw_rates.dtype)
+        return torch.log1p(elapsed) if self.time_scale == "log" else elapsed
 
     def read(
         self,
@@ -247,10 +247,10 @@ class MARS(nn.Module):
             times, now = order[None] * round(self.tau0), positions * round(self.tau0)
         # An event may be looked at from its own position on; with padding on the right this hides padding as well.
         hidden = order > positions[:, :, None]  # (B, Q, L)
-        bias = torch.zeros(hidden.shape, dtype=rates.dtype, device=rates.device).masked_fill_(hidden, -math.inf)
         ages = self.ages(times[:, None, :], now[:, :, None])  # (B, Q, L)
-        logits = torch.addcmul(bias[:, None], rates.transpose(1, 2)[..., None], ages[:, None], value=-1.0)
-        return logits.softmax(dim=-1)
+        bias = torch.zeros_like(ages).masked_fill_(hidden, -math.inf)
+        steep = rates.to(ages.dtype).transpose(1, 2)[..., None]
+        return torch.addcmul(bias[:, None], steep, ages[:, None], value=-1.0).softmax(dim=-1).to(rates.dtype)
 
     def _weights_at_last(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
         """Weights (B, K, L) at (B, 1) `positions`, in this operator's form."""
@@ -271,7 +271,8 @@ class MARS(nn.Module):
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:
         """User vectors (B, Q, d) and weights of the heads (B, Q, K), from summaries (B, Q, K, d) and ages (B, Q)."""
-        d = summaries.shape[-1]
+        d, dtype = summaries.shape[-1], self.raw_rates.dtype
+        latest = latest.clamp(max=torch.finfo(dtype).max).to(dtype)
         context = torch.cat([self.time_encoder(latest[..., None]), last_items, last_states], dim=-1)
         # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
         weight, bias = self.gate_hidden.weight, self.gate_hidden.bias

@@ -261,6 +261,7 @@ class Past:
 
 def start(zeros: Tensor, *, tau0: float = 3600.0, count: int = NODES) -> Past:
     """The past of users without events, from (B, d) zeros of the states' kind."""
+    (zeros,) = widened(zeros)  # half precision counts to 2,048 only
     sums = zeros[:, None].repeat(1, count, 1)
     return Past(sums, sums[..., 0].clone(), torch.zeros(len(zeros), dtype=torch.int64, device=zeros.device), tau0)
 

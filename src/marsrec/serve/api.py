@@ -62,7 +62,7 @@ async def recommend(
         return asked, unknown
 
     asked, unknown = await run_in_threadpool(jobs)
-    answers = await running.answers.ask([job for job, _ in asked])
+    answers = await (running.explained if body.explain else running.answers).ask([job for job, _ in asked])
 
     def render() -> told.RecommendAnswer:
         results = [

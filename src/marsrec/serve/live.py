@@ -161,7 +161,8 @@ class Sessions:
         ]
         items = [str(item) for item in self.recommender.item_ids.decode(base).to_list()]
         items += [stored[place].item for place in new]
-        all_codes, all_times = np.append(base, codes[new]), np.append(base_times, times[new])
+        raised = np.maximum.accumulate(base_times)  # as `Recommender.start` does
+        all_codes, all_times = np.append(base, codes[new]), np.append(raised, times[new])
         order = np.argsort(all_times, kind="stable")
         from_store = order >= len(base)
         return History([items[place] for place in order], all_codes[order], all_times[order], from_store)
@@ -183,6 +184,8 @@ class Sessions:
         if len(events) < count - seen:  # some were removed meanwhile
             return self._build(user, epoch)
         base, base_times = self._saved(user)
+        order = np.argsort(base_times, kind="stable")
+        base, base_times = base[order], base_times[order]
         codes = encode([event.item for event in events], self.recommender.item_ids)
         times = np.array([event.time for event in events], dtype=np.int64)
         new = [c > 0 and not _has(base, base_times, c, t) for c, t in zip(codes, times, strict=True)]
@@ -201,14 +204,12 @@ class Sessions:
         return self.saved(int(encode([user], self.user_ids)[0]))
 
     def saved(self, code: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Codes and times that were saved with the model, in order of time, of the user with this code."""
+        """Codes and times that were saved with the model, in its order, of the user with this code."""
         histories = self.recommender.histories
         if code == 0 or histories is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         own = slice(histories.offsets[code - 1], histories.offsets[code])
-        codes, times = histories.items[own].astype(np.int64), histories.times[own]
-        order = np.argsort(times, kind="stable")  # ties="recbole" leaves them a little out of order
-        return codes[order], times[order]
+        return histories.items[own].astype(np.int64), histories.times[own]
 
 
 def _has(codes: NDArray[np.int64], times: NDArray[np.int64], code: int, time: int) -> bool:

@@ -193,7 +193,7 @@ def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path
     return L.Trainer(
         max_epochs=training.epochs,
         accelerator=training.accelerator,
-        devices=training.devices,
+        devices=1 if training.devices == "auto" else training.devices,
         strategy=training.strategy,
         precision=training.precision,
         callbacks=callbacks,

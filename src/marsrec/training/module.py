@@ -50,9 +50,9 @@ class TrainingSettings(Settings):
     """Stop after this time and keep the best weights so far; a resumed training has as long again."""
     accelerator: str = "auto"
     """Where to train, in Lightning's words: "cpu", "gpu", "auto"."""
-    devices: int | str = 1
-    """How many devices, in Lightning's words. Each takes batches of its own, so a step sees so many times as many
-    targets; where batches do not divide evenly, some are taken twice, in validation as well."""
+    devices: int | str = "auto"
+    """How many devices: "auto" is one, -1 all, else as Lightning has it. Each takes batches of its own, so a step sees
+    so many times as many targets; where batches do not divide evenly, some are taken twice, in validation as well."""
     strategy: str = "auto"
     """How several devices work together, in Lightning's words: "ddp", "auto"."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
@@ -61,7 +61,7 @@ class TrainingSettings(Settings):
     """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
 
 
-NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator", "devices", "strategy"}
+NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator"}
 """Training settings that do not decide a result."""
 
 

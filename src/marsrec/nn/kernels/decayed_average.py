@@ -93,11 +93,11 @@ def _reference(
         past = first + chunk.stop
         wide = torch.promote_types(rates.dtype, torch.float32)  # in which seconds of years have room
         elapsed = (now[:, chunk, None] - times[:, None, :past]).clamp(min=0).to(wide) / tau0
-        ages = (torch.log1p(elapsed) if logarithmic else elapsed).to(rates.dtype)  # (B, C, past)
+        ages = torch.log1p(elapsed) if logarithmic else elapsed  # (B, C, past)
         order = torch.arange(past, device=states.device)
         hidden = order > order[first + start :, None]  # (C, past)
-        logits = -rates[:, chunk, :, None] * ages[:, :, None]  # (B, C, K, past)
-        weights = logits.masked_fill(hidden[:, None], -torch.inf).softmax(dim=-1)
+        logits = -rates[:, chunk, :, None].to(wide) * ages[:, :, None]  # (B, C, K, past)
+        weights = logits.masked_fill(hidden[:, None], -torch.inf).softmax(dim=-1).to(rates.dtype)
         parts.append(
             torch.bmm(weights.flatten(1, 2), states[:, :past]).view(B, past - first - start, K, states.shape[2])
         )

@@ -140,7 +140,7 @@ class Mars(Readout):
         if self.settings.clock == "last-event" or not self.settings.real_time:
             now = past.time
         rates = self.operator.rates(last_states)
-        summaries = streaming.average(past, rates, now)  # (B, K, d)
+        summaries = streaming.average(past, rates, now).to(last_states.dtype)  # (B, K, d)
         latest = self.operator.ages(past.time, now)
         single = (part[:, None] for part in (summaries, latest, last_items, last_states))  # one position each
         users, _ = self.operator.fuse(*single)
