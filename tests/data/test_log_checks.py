@@ -82,7 +82,11 @@ def test_float_ids_must_be_whole() -> None:
         ("log.dat", b"1,2,3,4\n", "read as MovieLens' user::item::rating::time, and the first line is '1,2,3,4'"),
         ("ratings.dat", b"1::2::5::978300760\n1::2\n", "column 'time' is missing in 1 row: 2"),
         ("log.csv.gz", b"user,item,time\n", "log.csv.gz: cannot be read as gzip: Not a gzipped file"),
-        ("log.csv.gz", gzip.compress(b"user,item,time\na,x,1\n" * 99)[:-20], "log.csv.gz: cannot be read as gzip"),
+        (
+            "log.csv.gz",
+            gzip.compress(b"user,item,time\na,x,1\n" * 99, mtime=0)[:-20],
+            "log.csv.gz: cannot be read as gzip",
+        ),
         ("log.xlsx", b"PK", "'.xlsx' is not a format that can be read. These are, each also with .gz: .csv, .tsv"),
     ],
 )
