@@ -131,6 +131,8 @@ class Recipe(Settings):
     objective: ObjectiveSettings = NextItemSettings()
     item_std: float = 0.02
     item_dropout: float = 0.0
+    sparse_dropout: float = 0.5
+    """The encoder's dropout on sparse data, unless the encoder names its own for all data."""
     time: str = "order of events"
     """What the model sees of time."""
     published: dict[str, Any] = Field(default_factory=dict)
@@ -162,7 +164,11 @@ RECIPES: dict[str, Recipe] = {
         item_dropout=0.2,
         published={"initialisation": "uniform"},
     ),
-    "mamba4rec": Recipe(encoder=MambaSettings(layers=1), published={"encoder.initialisation": "published"}),
+    "mamba4rec": Recipe(
+        encoder=MambaSettings(layers=1),
+        sparse_dropout=0.4,  # its authors' on Amazon's data
+        published={"encoder.initialisation": "published"},
+    ),
     "echomamba4rec": Recipe(
         encoder=EchoSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}
     ),
@@ -255,7 +261,7 @@ def model_settings(
         chosen = MaskedItemsSettings() if encoder == "bert" else NextItemSettings()
         values["objective"] = chosen.model_dump()
     if not has_own_dropout(name, encoder):
-        values["encoder"]["dropout"] = 0.2 if dense else 0.5
+        values["encoder"]["dropout"] = 0.2 if dense else _sparse_dropout(name, encoder)
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
         if dense:
@@ -284,12 +290,17 @@ def paper_options(
         return {}
     options: dict[str, Any] = {"length": paper.length}
     if not has_own_dropout(model, encoder):
-        options["encoder.dropout"] = paper.dropout
+        options["encoder.dropout"] = min(paper.dropout, _sparse_dropout(model, encoder))
     if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
         options["readout.heads"] = paper.heads
         if paper.length > SPARSE_LENGTH:  # also where data are thinned, so that only the data change
             options["readout.dropout"] = 0.0
     return options
+
+
+def _sparse_dropout(name: str, encoder: str | None) -> float:
+    """That of the recipe, as long as it has its own encoder."""
+    return RECIPES[name].sparse_dropout if encoder is None and name in RECIPES else Recipe().sparse_dropout
 
 
 def has_own_dropout(name: str, encoder: str | None = None) -> bool:
