@@ -28,7 +28,7 @@ class Explanation:
 
     score: float
     last_state: float
-    """The share of the encoder's last state (with an item's bias, where the scorer has one)."""
+    """The share of the encoder's last state; all of the score where it does not split."""
     terms: pl.DataFrame
     """A row per event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share. Age and
     half-life stand in words and in seconds (a half-life counted in events has no seconds)."""
@@ -55,8 +55,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
         users = model.readout(states, embedded, batch, at_targets=False).users
         user, items, bias = model.scorer(users, model.items.weight)
         vector = items[code].detach()
-        offset = 0.0 if bias is None else float(bias[code])
-        score = float(user[0] @ vector) + offset
+        score = float(user[0] @ vector) + (0.0 if bias is None else float(bias[code]))
         if not isinstance(model.readout, Mars) or not isinstance(model.scorer, Dot):  # nothing to split linearly
             return Explanation(score, score, pl.DataFrame(schema=_TERMS))
         reading = model.readout.read(states, embedded, batch)
@@ -84,7 +83,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
             },
             schema_overrides={"half_life_seconds": pl.Float64},  # which may all be null
         )
-    return Explanation(score, float(states[0, -1] @ vector) + offset, terms)
+    return Explanation(score, float(states[0, -1] @ vector), terms)
 
 
 _TERMS = pl.Schema(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND, TimeUnit
+from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND, UNIT_NAMES, TimeUnit
 from marsrec.errors import SettingsError
 
 Moment = float | str | date | datetime
@@ -61,7 +61,8 @@ def _number(number: Decimal, unit: TimeUnit, log_end: int) -> int:
     if log_end < MODERN * PER_SECOND[unit]:
         return math.floor(number)
     if 1970_01_01 <= number < 2100_01_01 and (spelled := _spelled_date(math.floor(number))):
-        raise SettingsError(f"{number} is a number of {unit} since 1970, and looks like a date. Write it as {spelled}.")
+        since = f"a number of {UNIT_NAMES[unit]} since 1970"
+        raise SettingsError(f"{number} is {since}, and looks like a date. Write it as {spelled}.")
     meant = next((u for u, p in PER_SECOND.items() if MODERN * p <= number < END_OF_TIME * p), unit)
     return math.floor(number * PER_SECOND[unit] / PER_SECOND[meant])
 
