@@ -249,8 +249,8 @@ class MARS(nn.Module):
         hidden = order > positions[:, :, None]  # (B, Q, L)
         ages = self.ages(times[:, None, :], now[:, :, None])  # (B, Q, L)
         bias = torch.zeros_like(ages).masked_fill_(hidden, -math.inf)
-        steep = rates.to(ages.dtype).transpose(1, 2)[..., None]
-        return torch.addcmul(bias[:, None], steep, ages[:, None], value=-1.0).softmax(dim=-1).to(rates.dtype)
+        exponents = rates.to(ages.dtype).transpose(1, 2)[..., None]
+        return torch.addcmul(bias[:, None], exponents, ages[:, None], value=-1.0).softmax(dim=-1).to(rates.dtype)
 
     def _weights_at_last(self, times: Tensor, now: Tensor, positions: Tensor, rates: Tensor) -> Tensor:
         """Weights (B, K, L) at (B, 1) `positions`, in this operator's form."""
