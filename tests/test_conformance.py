@@ -85,9 +85,9 @@ def test_padding_and_batch_mates_never_influence_a_user(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {"encoder.layers": n}) for name in ("echomamba4rec", "sigma") for n in (1, 2)),
+        *((name, {"encoder.layers": n}) for name in ("bert4rec", "fearec", "echomamba4rec", "sigma") for n in (1, 2)),
         *(("sigma", {"encoder.flipped": share}) for share in (0.0, 1.0)),
-        *((name, {"encoder.published": True}) for name in ("echomamba4rec", "sigma", "fearec")),
+        *((name, {"encoder.published": True}) for name in ("bert4rec", "fearec", "echomamba4rec", "sigma")),
     ],
 )
 def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str, options: dict[str, Any]) -> None:

@@ -170,7 +170,9 @@ RECIPES: dict[str, Recipe] = {
         published={"encoder.initialisation": "published"},
     ),
     "echomamba4rec": Recipe(
-        encoder=EchoSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}
+        encoder=EchoSettings(),
+        sparse_dropout=0.4,  # as Mamba4Rec, whose settings it takes over
+        published={"encoder.published": True, "encoder.initialisation": "published"},
     ),
     "sigma": Recipe(
         encoder=SigmaSettings(), published={"encoder.published": True, "encoder.initialisation": "published"}

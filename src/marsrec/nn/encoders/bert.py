@@ -31,10 +31,15 @@ class BertSettings(AttentionSettings):
 class Block(AttentionBlock):
     """Self-attention that looks both ways."""
 
-    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """(B, S, d) -> (B, S, d); the bias (B, 1, 1, S) of the slots is -inf where nothing is to be seen."""
-        mixed = attention(*self.split(self.qkv(x)), bias, self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2))
+    def forward(self, x: Tensor, bias: Tensor | None = None, asked: Tensor | None = None) -> Tensor:
+        """(B, S, d) -> (B, S, d); the bias (B, 1, 1, S) of the slots is -inf where nothing is to be seen.
+
+        States are zero but at the slots (B, S) asked for, if any are.
+        """
+        mixed = attention(*self.split(self.qkv(x)), bias, self.drop).transpose(1, 2).flatten(2)
+        if asked is None:
+            return self.after(x, mixed)
+        return torch.zeros_like(x).index_put((asked,), self.after(x[asked], mixed[asked]))
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:
@@ -65,22 +70,35 @@ class Bert(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d): the state at the latest event is that of the masked slot after it."""
+        return self._appended(embedded, batch)
+
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """See `Encoder.latest`: the last block feeds forward there alone."""
+        place = torch.arange(embedded.shape[1], device=embedded.device)
+        return batch.at_last(self._appended(embedded, batch, place == batch.last[:, None]))
+
+    def _appended(self, embedded: Tensor, batch: Batch, asked: Tensor | None = None) -> Tensor:
+        """States (B, L, d) of all slots but the first, or of those asked for, with a mask after the latest event."""
         slot = torch.arange(embedded.shape[1] + 1, device=embedded.device)
         slots = self.masked(F.pad(embedded, (0, 0, 0, 1)), slot == batch.lengths[:, None])  # (B, L + 1, d)
         if self.published:
-            return self.slots(slots[:, 1:], batch.lengths)
-        return self.slots(slots, batch.lengths + 1)[:, 1:]
+            return self.slots(slots[:, 1:], batch.lengths, asked)
+        return self.slots(slots, batch.lengths + 1, None if asked is None else F.pad(asked, (1, 0)))[:, 1:]
 
     def masked(self, embedded: Tensor, masked: Tensor) -> Tensor:
         """(B, S, d) embedded items with the mask in place of those at which (B, S) `masked` holds."""
         return torch.where(masked[..., None], self.mask, embedded)
 
-    def slots(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """(B, S, d) embedded items and masks, of which each row's first (B,) `lengths` count -> (B, S, d) states."""
+    def slots(self, embedded: Tensor, lengths: Tensor, asked: Tensor | None = None) -> Tensor:
+        """(B, S, d) embedded items and masks, of which each row's first (B,) `lengths` count -> (B, S, d) states.
+
+        Where slots (B, S) are asked for, the states of the others are zero, which saves their feed-forward.
+        """
         S = embedded.shape[1]
         padding = torch.arange(S, device=embedded.device) >= lengths[:, None]  # (B, S)
         x: Tensor = self.dropout(self.norm(embedded + self.positions.weight[:S]))
         bias = x.new_zeros(padding.shape).masked_fill_(padding, -torch.inf)[:, None, None]
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x, bias)
-        return x
+        states: Tensor = self.blocks[-1](x, bias, asked)
+        return states

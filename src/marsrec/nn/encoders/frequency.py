@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.bert import attention
 from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
@@ -94,28 +95,52 @@ class FrequencyBlock(AttentionBlock):
 
     def forward(self, x: Tensor, lengths: Tensor, band: Fourier) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
-        d = x.shape[-1]
-        qkv = self.qkv(x)  # (B, L, 3d)
-        coefficients = band.analysis @ (qkv if self.time_weight else qkv[..., : 2 * d])  # (B, 2F, 3d)
-        correlation = self_correlation(coefficients[..., :d], coefficients[..., d : 2 * d], band)
-        mixed = self._lagged(qkv[..., 2 * d :], correlation, lengths)
+        L, d = x.shape[1:]
+        qkv, coefficients = self._analysed(x, band)
+        lags, weights = self._lags(coefficients, lengths, band)
+        follower = (torch.arange(L, device=x.device)[:, None] + lags[:, None]) % lengths[:, None, None]  # (B, L, K)
+        shifts = weights.new_zeros(len(x), L, L)
+        shifts.scatter_add_(2, follower, weights[:, None].expand(-1, L, -1))
+        mixed = shifts @ qkv[..., 2 * d :]
         if self.time_weight:
             filtered = band.synthesis.mT @ coefficients  # (B, L, 3d)
             attended = causal_attention(*self.split(filtered), self.drop)
             mixed = mixed.lerp(attended.transpose(1, 2).flatten(2), self.time_weight)
         return self.after(x, mixed)
 
-    def _lagged(self, value: Tensor, correlation: Tensor, lengths: Tensor) -> Tensor:
-        """Average the events that follow each at the lags of highest correlation: (B, L, d) -> (B, L, d)."""
-        L = value.shape[1]
-        place = torch.arange(L, device=value.device)
-        correlation = correlation.masked_fill(place >= lengths[:, None], -torch.inf)  # (B, L)
-        lags = self._best(correlation.detach())  # (B, K)
-        weights = correlation.gather(1, lags).softmax(-1)
-        follower = (place[:, None] + lags[:, None]) % lengths[:, None, None]  # (B, L, K)
-        shifts = weights.new_zeros(len(value), L, L)
-        shifts.scatter_add_(2, follower, weights[:, None].expand(-1, L, -1))
-        return shifts @ value
+    def latest(self, x: Tensor, lengths: Tensor, band: Fourier, last: Tensor) -> Tensor:
+        """(B, L, d) -> (B, d), what `forward` gives at the places `last` (B,), which nothing real comes after."""
+        row, d = torch.arange(len(x), device=x.device), x.shape[-1]
+        qkv, coefficients = self._analysed(x, band)
+        lags, weights = self._lags(coefficients, lengths, band)
+        follower = (last[:, None] + lags) % lengths[:, None]  # (B, K)
+        mixed = (weights[:, None] @ qkv[row[:, None], follower, 2 * d :])[:, 0]
+        if self.time_weight:
+            query = band.synthesis[row, :, last][:, None] @ coefficients[..., :d]  # (B, 1, d)
+            filtered = band.synthesis.mT @ coefficients[..., d:]  # (B, L, 2d)
+            key, value = filtered.chunk(2, dim=-1)
+            query, key, value = (
+                part.view(*part.shape[:2], self.heads, -1).transpose(1, 2) for part in (query, key, value)
+            )
+            later = torch.arange(x.shape[1], device=x.device) > last[:, None]
+            hidden = query.new_zeros(later.shape).masked_fill_(later, -torch.inf)[:, None, None]
+            attended = attention(query, key, value, hidden, self.drop)  # (B, H, 1, d/H)
+            mixed = mixed.lerp(attended.flatten(1), self.time_weight)
+        return self.after(x[row, last], mixed)
+
+    def _analysed(self, x: Tensor, band: Fourier) -> tuple[Tensor, Tensor]:
+        """Queries, keys and values (B, L, 3d), and their coefficients (B, 2F, 3d); of the values only for attention."""
+        qkv = self.qkv(x)
+        return qkv, band.analysis @ (qkv if self.time_weight else qkv[..., : 2 * x.shape[-1]])
+
+    def _lags(self, coefficients: Tensor, lengths: Tensor, band: Fourier) -> tuple[Tensor, Tensor]:
+        """Lags (B, K) of highest correlation between queries and keys, and the weights of events at them."""
+        d = self.qkv.in_features
+        correlation = self_correlation(coefficients[..., :d], coefficients[..., d : 2 * d], band)  # (B, L)
+        place = torch.arange(correlation.shape[1], device=lengths.device)
+        correlation = correlation.masked_fill(place >= lengths[:, None], -torch.inf)
+        lags = self._best(correlation.detach())
+        return lags, correlation.gather(1, lags).softmax(-1)
 
     def _best(self, correlation: Tensor) -> Tensor:
         """Lags (B, K) of the highest correlations (B, L)."""
@@ -160,12 +185,24 @@ class FrequencyEncoder(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
-        lengths, L = batch.lengths, embedded.shape[1]
+        x, lengths, band = self._before_last(embedded, batch)
+        states: Tensor = self.blocks[-1](x, lengths, band)
+        return states[:, : embedded.shape[1]]
+
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """See `Encoder.latest`: the last block sums up and feeds forward there alone."""
+        x, lengths, band = self._before_last(embedded, batch)
+        return self.blocks[-1].latest(x, lengths, band, batch.last)
+
+    def _before_last(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Fourier]:
+        """What the last block takes: states (B, L, d), the lengths of the periods (B,), and its band."""
+        lengths = batch.lengths
         if self.padded_to:
             lengths = torch.full_like(lengths, self.padded_to)
-            embedded = F.pad(embedded, (0, 0, 0, self.padded_to - L))
-        positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
-        x: Tensor = self.dropout(self.norm(embedded + positions))
-        for block, bands in zip(self.blocks, self.bands, strict=True):
-            x = block(x, lengths, fourier(lengths, x.shape[1], bands, x.dtype))
-        return x[:, :L]
+            embedded = F.pad(embedded, (0, 0, 0, self.padded_to - embedded.shape[1]))
+        L = embedded.shape[1]
+        x: Tensor = self.dropout(self.norm(embedded + self.positions(torch.arange(L, device=embedded.device))))
+        *earlier, band = (fourier(lengths, L, bands, x.dtype) for bands in self.bands)
+        for block, its_band in zip(self.blocks[:-1], earlier, strict=True):
+            x = block(x, lengths, its_band)
+        return x, lengths, band

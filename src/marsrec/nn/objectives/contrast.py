@@ -11,7 +11,6 @@ from pydantic import Field
 from torch import Tensor
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.frequency import fourier
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.model import SequenceModel
@@ -37,31 +36,26 @@ class ContrastSettings(Objective):
     same_target_negatives: bool = True
     """Whether other histories that happen to have the same target count as different, as in the published code."""
     frequency_weight: float = Field(0.1, ge=0)
-    """Weight of the mean distance of spectra."""
-    spectrum: Literal["time", "channels"] = "time"
-    """"time": of the states of a history and of those under other dropout, over the history's events. "channels": of
-    the two views' user vectors over their channels, which have no order, as in the published code."""
+    """Weight of the mean distance between the spectra of the two views' user vectors, over their channels."""
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
-        embedded, states = model.encode(batch)
-        output = model.readout(states, embedded, batch, model.causal)
+        if model.causal:
+            embedded, states = model.encode(batch)
+            output = model.readout(states, embedded, batch, True)
+            users = model.readout(states, embedded, batch, False).users
+        else:
+            output = model(batch)
+            users = output.users
         cross_entropy = (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0])
         losses = {"cross_entropy": cross_entropy, **output.losses}
         if not self.weight and not self.frequency_weight:
             return losses
-        users = model.readout(states, embedded, batch, False).users if model.causal else output.users
-        other_embedded, others = model.encode(batch)
-        views = users, model.readout(others, other_embedded, batch, False).users
-        if batch.twins is not None:
-            views = views[1], model(batch.twins).users
+        one, other = model(batch).users, users if batch.twins is None else model(batch.twins).users
         goals = None if self.same_target_negatives else batch.targets.gather(1, batch.last[:, None])[:, 0]
-        if self.spectrum == "time":
-            distance = spectral_distance(states - others, batch.lengths)
-        else:
-            distance = torch.fft.rfft(views[0] - views[1], norm="ortho").abs().mean()
-        losses["contrast"] = self.weight * self._contrast(*views, goals)
-        losses["frequency"] = self.frequency_weight * distance
+        losses["contrast"] = self.weight * self._contrast(one, other, goals)
+        (difference,) = widened(one - other)
+        losses["frequency"] = self.frequency_weight * torch.fft.rfft(difference, norm="ortho").abs().mean()
         return losses
 
     def _contrast(self, one: Tensor, other: Tensor, goals: Tensor | None) -> Tensor:
@@ -76,14 +70,3 @@ class ContrastSettings(Objective):
         goals = goals.repeat(2)
         left_out = (goals[:, None] == goals) & (partner[:, None] != place)
         return F.cross_entropy((views / self.temperature @ views.T).masked_fill(left_out, -torch.inf), partner)
-
-
-def spectral_distance(difference: Tensor, lengths: Tensor) -> Tensor:
-    """Mean modulus of the difference (B, L, d) of two sequences in the frequency domain, over rows of own lengths."""
-    L, d = difference.shape[1:]
-    counts = torch.arange(L + 1, device=lengths.device) // 2 + 1  # frequencies of n events
-    everything = torch.stack([torch.zeros_like(counts), counts], dim=1)
-    coefficients = fourier(lengths, L, everything, difference.dtype).analysis @ difference  # (B, 2F, d)
-    modulus = torch.complex(*widened(*coefficients.chunk(2, dim=1))).abs()  # (B, F, d)
-    mean: Tensor = (modulus.sum((1, 2)) / (d * counts[lengths] * lengths.to(modulus.dtype).sqrt())).mean()
-    return mean

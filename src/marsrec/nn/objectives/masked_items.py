@@ -48,7 +48,9 @@ class MaskedItemsSettings(Objective):
             masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
         embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
         seen = encoder.masked(embedded, masked)
-        states = by_length(lambda part, rows: encoder.slots(part, lengths[rows]), seen, lengths)
+        states = by_length(
+            lambda part, rows: encoder.slots(part, lengths[rows], masked[rows, : part.shape[1]]), seen, lengths
+        )
         return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
 
     def draw(self, lengths: Tensor, width: int) -> Tensor:
