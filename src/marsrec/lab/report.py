@@ -15,8 +15,8 @@ THEORY = "theory/measured.json"
 
 TITLE = "Results"
 LEAD = (
-    "Written by `marsrec lab report` from the files in `results/`: every table and figure of the paper, computed here, "
-    "beside what the paper says. What was not run says so."
+    "Written by `marsrec lab report` from the files in `results/`: the tables and figures of the paper, as far as they "
+    "were computed here, beside what the paper says. What was not run says so."
 )
 
 
@@ -68,11 +68,15 @@ def everything(found: Sequence[Result]) -> Section:
             f"{100 * result.valid['NDCG@10']:.2f}",
             f"{result.best_epoch} of {result.epochs}",
             f"{result.undisturbed_minutes:.0f}",
+            f"{result.settings.encoder.dropout:g}",
             str(result.training.seed),
             result.name,
         ]
         for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed))
     ]
-    columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "seed", "file"]
-    text = "Every run that has a file in `results/`. Test × 100. Its settings and its training curve are in the file."
+    columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "dropout", "seed", "file"]
+    text = (
+        "Every run that has a file in `results/`. Test × 100; dropout is the encoder's. All settings and the training "
+        "curve are in the file."
+    )
     return Section("everything", "All runs", [text, Table(columns, rows)])
