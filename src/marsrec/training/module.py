@@ -36,7 +36,8 @@ class TrainingSettings(Settings):
     targets_per_batch: int = Field(2048, ge=1)
     """Number of predicted events per step."""
     pool: int = Field(16, ge=1)
-    """Rows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better."""
+    """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
+    Prefixes are mixed."""
     overlap: float = Field(0.5, ge=0, lt=1)
     """Histories longer than a window are cut into windows that overlap by this share of their length: each window after
     the first is trained on its new part only, so that every target looks back on at least the overlap."""
@@ -70,18 +71,16 @@ def training_batches(
 ) -> Batches:
     """Batches of one epoch. They depend on nothing but the data, the settings and the number of the epoch."""
     generator = np.random.default_rng([settings.seed, epoch])
-    others = None
     if causal:
         rows = windows(split, length, max(1, round(length * (1 - settings.overlap))), generator)
-    else:
-        rows = prefixes(split, length)
-        if settings.prefix_share < 1:
-            rows = rows[generator.permutation(len(rows))[: max(1, round(settings.prefix_share * len(rows)))]]
-        if twins:
-            others = same_target(split.histories, rows, generator)
-    return Batches(
-        split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool, twins=others
-    )
+        return Batches(split.histories, rows, settings.targets_per_batch, generator=generator, pool=settings.pool)
+    rows = prefixes(split, length)
+    others = same_target(split.histories, rows, generator) if twins else None
+    if settings.prefix_share < 1:
+        drawn = generator.permutation(len(rows))[: max(1, round(settings.prefix_share * len(rows)))]
+        rows, others = rows[drawn], None if others is None else others[drawn]
+    # A batch of prefixes of one length would teach that length alone, and the model encodes them by length in any case.
+    return Batches(split.histories, rows, settings.targets_per_batch, generator=generator, pool=1, twins=others)
 
 
 class TrainingModule(L.LightningModule):
