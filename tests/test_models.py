@@ -102,7 +102,12 @@ def test_swapped_encoders_bring_what_they_need() -> None:
 def test_titles_tell_models_apart() -> None:
     names = [title(model_settings(name)) for name in RECIPES]
     assert names == list(RECIPES)
-    assert title(model_settings("sigma", published=True)) == "sigma, published"
+    for name, recipe in RECIPES.items():
+        if recipe.published:
+            assert title(model_settings(name, published=True)) == f"{name}, published"
+    both = model_settings("sigma", published=True, options={"encoder.layers": 2})
+    assert title(both) == "sigma, 2 layers, published"
+    assert title(model_settings("sasrec", encoder="frequency")) == "frequency + last"
     assert title(model_settings("fearec", encoder="transformer")) == "transformer + last + next item + contrast"
     assert title(model_settings("core", readout="mars")) == "transformer + mars + cosine"
 
@@ -119,14 +124,15 @@ def test_every_recipe_has_its_parameter_count_above() -> None:
     assert {case[0] for case in mark.args[1]} == set(RECIPES)
 
 
-def test_mamba4rec_takes_its_authors_dropout_on_sparse_data() -> None:
+@pytest.mark.parametrize("name", ["mamba4rec", "echomamba4rec"])
+def test_mamba_takes_its_authors_dropout_on_sparse_data(name: str) -> None:
     paper = CATALOG["beauty"].paper
-    assert model_settings("mamba4rec", 8.9).encoder.dropout == 0.4
-    assert paper_options(paper, "mamba4rec")["encoder.dropout"] == 0.4
+    assert model_settings(name, 8.9).encoder.dropout == 0.4
+    assert paper_options(paper, name)["encoder.dropout"] == 0.4
     assert paper_options(paper, "mars-m")["encoder.dropout"] == 0.5
-    assert paper_options(paper, "mamba4rec", encoder="transformer")["encoder.dropout"] == 0.5
+    assert paper_options(paper, name, encoder="transformer")["encoder.dropout"] == 0.5
     for data in ("ml-1m", "games-2018"):
-        assert paper_options(CATALOG[data].paper, "mamba4rec")["encoder.dropout"] == 0.2
+        assert paper_options(CATALOG[data].paper, name)["encoder.dropout"] == 0.2
 
 
 def test_options_do_not_stay_behind() -> None:

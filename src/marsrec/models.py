@@ -326,26 +326,32 @@ def title(settings: ModelSettings) -> str:
     >>> title(model_settings("fearec", encoder="gru", readout="mars"))
     'gru + mars + next item + contrast'
     """
-    chosen = parts(settings)
+    chosen, values = parts(settings), settings.model_dump()
     names = {parts(recipe): name for name, recipe in RECIPES.items()}
     usual = ("", "", "dot", "next item")
-    name = names.get(chosen) or " + ".join(p for p, u in zip(chosen, usual, strict=True) if p != u)
+    published = next((name for name, recipe in RECIPES.items() if _is_published(recipe, chosen, values)), None)
+    name = published or names.get(chosen) or " + ".join(p for p, u in zip(chosen, usual, strict=True) if p != u)
     if name in RECIPES and settings.encoder.layers != RECIPES[name].encoder.layers:
         name += f", {settings.encoder.layers} layer{'' if settings.encoder.layers == 1 else 's'}"
-    if name in RECIPES and (published := RECIPES[name].published):
-        values = settings.model_dump()
-        if all(reduce(getitem, path.split("."), values) == value for path, value in published.items()):
-            name += ", published"
+    name += ", published" if published else ""
     if isinstance(settings.readout, MarsSettings):
         name += ", request clock" if settings.readout.clock == "request" else ""
         name += ", values" if settings.readout.values else ""
     return name
 
 
+def _is_published(recipe: Recipe, chosen: tuple[str, ...], values: dict[str, Any]) -> bool:
+    """Whether a model has all that a recipe changes under `published`, which may be its objective."""
+    if not recipe.published or parts(recipe)[:3] != chosen[:3]:
+        return False
+    return all(reduce(getitem, path.split("."), values) == value for path, value in recipe.published.items())
+
+
 def decisive(settings: ModelSettings) -> str:
     """All that makes a model what it is, as a text to be digested.
 
-    What has its default is left out, so that a setting that comes to exist later does not make it another model.
+    What has its default is left out, so that a setting that comes to exist later does not make it another model. A
+    default that comes to mean something else needs another name.
     """
     return "\n".join([*parts(settings), settings.model_dump_json(exclude_defaults=True)])
 

@@ -91,6 +91,20 @@ def test_frequency_loss_compares_the_spectra_of_the_views() -> None:
     torch.testing.assert_close(losses["frequency"], expected, rtol=1e-9, atol=0)
 
 
+@torch.no_grad()
+def test_views_are_the_history_under_other_dropout_and_its_twin() -> None:
+    model = model_of(dropout=0.5).train()
+    batch = replace(prefixes([6, 1, 3], 0), twins=prefixes([2, 1, 5], 1))
+    torch.manual_seed(3)
+    losses = ContrastSettings().losses(model, batch)
+    torch.manual_seed(3)
+    first, second, twins = (model(part).users for part in (batch, batch, batch.twins))
+    assert not torch.equal(first, second)
+    expected = 0.1 * (torch.fft.rfft(second, norm="ortho") - torch.fft.rfft(twins, norm="ortho")).abs().mean()
+    torch.testing.assert_close(losses["frequency"], expected, rtol=1e-9, atol=0)
+    assert losses["contrast"].item() == pytest.approx(0.1 * naive_info_nce(second, twins, 1.0), rel=1e-9)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_gradients_are_finite_and_reach_every_parameter(dropout: float) -> None:
     model = model_of(dropout)

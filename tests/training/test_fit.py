@@ -195,6 +195,24 @@ def test_a_share_of_the_prefixes_is_drawn_anew_for_each_epoch() -> None:
         fit(split, model_settings("sasrec", options=SMALL), training, progress=False)
 
 
+def test_twins_are_drawn_among_all_prefixes() -> None:
+    """With few rows in an epoch most targets would have no other row in it."""
+    split = leave_one_out(histories_of(cyclic_log(users=20)))
+    drawn = training_batches(split, 12, False, TrainingSettings(prefix_share=0.05), 0, twins=True)
+    assert drawn.twins is not None
+    assert (drawn.twins != drawn.rows).any(axis=1).all()
+    items = split.histories.items
+    assert (items[drawn.twins[:, 2]] == items[drawn.rows[:, 2]]).all()
+
+
+def test_batches_of_prefixes_have_all_lengths() -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=200)))
+    batches = training_batches(split, 12, False, TrainingSettings(targets_per_batch=100), 0)
+    lengths = batches.rows[:, 1] - batches.rows[:, 0]
+    assert len(batches) > 5
+    assert all(set(lengths[batch]) == set(lengths) for batch in batches.batches[:-1])
+
+
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("name", ["sigma", "echomamba4rec", "bert4rec", "fearec"])
 def test_prefixes_encoded_in_parts_have_the_same_gradients(

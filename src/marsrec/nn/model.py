@@ -111,10 +111,10 @@ class SequenceModel(nn.Module):
 
     def _encoded(self, encode: Callable[[Tensor, Batch], Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         embedded = self.item_dropout(self.items(batch.items))
-        if self.causal or not self.training:
+        length = self.encoder.padded_to
+        if self.causal or not (self.training or length):
             return embedded, encode(embedded, batch)
         alone = replace(batch, twins=None)
-        length = self.encoder.padded_to
         return embedded, by_length(lambda part, rows: encode(part, alone[rows]), embedded, batch.lengths, length)
 
     # Live: a memory of fixed size instead of the history.

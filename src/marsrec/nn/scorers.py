@@ -10,8 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marsrec.nn.encoders.base import init_normal
-from marsrec.nn.encoders.transformer import NORM_EPS
+from marsrec.nn.encoders.base import NORM_EPS, init_normal
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
 

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 
+NORM_EPS = 1e-12
+"""What the published models add to variances in their layer norms."""
+
 Memory = tuple[Tensor, ...]
 """What a recurrent encoder remembers of the events so far: tensors (B, ...) of a fixed size."""
 

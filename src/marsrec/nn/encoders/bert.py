@@ -3,7 +3,6 @@
 Shape letters: B rows, L events, S slots, d width of the model, H attention heads.
 """
 
-import math
 from typing import Literal
 
 import torch
@@ -11,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
-from marsrec.nn.kernels.dropout import Dropout, dropout
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
+from marsrec.nn.kernels.attention import attention
+from marsrec.nn.kernels.dropout import Dropout
 
 
 class BertSettings(AttentionSettings):
@@ -34,22 +34,10 @@ class Block(AttentionBlock):
     def forward(self, x: Tensor, bias: Tensor | None = None, asked: Tensor | None = None) -> Tensor:
         """(B, S, d) -> (B, S, d); the bias (B, 1, 1, S) of the slots is -inf where nothing is to be seen.
 
-        States are zero but at the slots (B, S) asked for, if any are.
+        With (B, S) `asked`, the N states (N, d) that are asked for, row by row.
         """
         mixed = attention(*self.split(self.qkv(x)), bias, self.drop).transpose(1, 2).flatten(2)
-        if asked is None:
-            return self.after(x, mixed)
-        return torch.zeros_like(x).index_put((asked,), self.after(x[asked], mixed[asked]))
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:
-    """(B, H, S, d/H) each -> (B, H, S, d/H): torch's attention, and a cheaper way to it on the CPU with dropout."""
-    if not drop or not query.is_cpu:
-        bias = None if bias is None else bias.to(query.dtype)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop)
-    logits = (query / math.sqrt(query.shape[-1])) @ key.mT  # (B, H, S, S)
-    weights = (logits if bias is None else logits + bias).softmax(-1)
-    return dropout(weights, drop) @ value
+        return self.after(x, mixed) if asked is None else self.after(x[asked], mixed[asked])
 
 
 class Bert(Encoder):
@@ -70,20 +58,19 @@ class Bert(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d): the state at the latest event is that of the masked slot after it."""
-        return self._appended(embedded, batch)
+        states = self.slots(*self._appended(embedded, batch))
+        return states if self.published else states[:, 1:]
 
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
         """See `Encoder.latest`: the last block feeds forward there alone."""
-        place = torch.arange(embedded.shape[1], device=embedded.device)
-        return batch.at_last(self._appended(embedded, batch, place == batch.last[:, None]))
+        slots, lengths = self._appended(embedded, batch)
+        return self.slots(slots, lengths, torch.arange(slots.shape[1], device=slots.device) == lengths[:, None] - 1)
 
-    def _appended(self, embedded: Tensor, batch: Batch, asked: Tensor | None = None) -> Tensor:
-        """States (B, L, d) of all slots but the first, or of those asked for, with a mask after the latest event."""
+    def _appended(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Slots with a mask after the latest event, and how many of each row count."""
         slot = torch.arange(embedded.shape[1] + 1, device=embedded.device)
         slots = self.masked(F.pad(embedded, (0, 0, 0, 1)), slot == batch.lengths[:, None])  # (B, L + 1, d)
-        if self.published:
-            return self.slots(slots[:, 1:], batch.lengths, asked)
-        return self.slots(slots, batch.lengths + 1, None if asked is None else F.pad(asked, (1, 0)))[:, 1:]
+        return (slots[:, 1:], batch.lengths) if self.published else (slots, batch.lengths + 1)
 
     def masked(self, embedded: Tensor, masked: Tensor) -> Tensor:
         """(B, S, d) embedded items with the mask in place of those at which (B, S) `masked` holds."""
@@ -92,7 +79,7 @@ class Bert(Encoder):
     def slots(self, embedded: Tensor, lengths: Tensor, asked: Tensor | None = None) -> Tensor:
         """(B, S, d) embedded items and masks, of which each row's first (B,) `lengths` count -> (B, S, d) states.
 
-        Where slots (B, S) are asked for, the states of the others are zero, which saves their feed-forward.
+        Where slots (B, S) are asked for, their states (N, d) alone, row by row, which saves the others' feed-forward.
         """
         S = embedded.shape[1]
         padding = torch.arange(S, device=embedded.device) >= lengths[:, None]  # (B, S)

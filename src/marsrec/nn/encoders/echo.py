@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.mamba import NORM_EPS, StateSpace, StateSpaceSettings
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.mamba import StateSpace, StateSpaceSettings
 from marsrec.nn.kernels.dropout import Dropout
 
 

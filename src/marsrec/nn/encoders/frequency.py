@@ -16,10 +16,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.bert import attention
-from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
-from marsrec.nn.kernels.attention import causal_attention
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
+from marsrec.nn.kernels.attention import attention, causal_attention
 from marsrec.nn.kernels.dropout import Dropout
 
 
@@ -118,10 +117,7 @@ class FrequencyBlock(AttentionBlock):
         if self.time_weight:
             query = band.synthesis[row, :, last][:, None] @ coefficients[..., :d]  # (B, 1, d)
             filtered = band.synthesis.mT @ coefficients[..., d:]  # (B, L, 2d)
-            key, value = filtered.chunk(2, dim=-1)
-            query, key, value = (
-                part.view(*part.shape[:2], self.heads, -1).transpose(1, 2) for part in (query, key, value)
-            )
+            query, key, value = (self.by_head(part) for part in (query, *filtered.chunk(2, dim=-1)))
             later = torch.arange(x.shape[1], device=x.device) > last[:, None]
             hidden = query.new_zeros(later.shape).masked_fill_(later, -torch.inf)[:, None, None]
             attended = attention(query, key, value, hidden, self.drop)  # (B, H, 1, d/H)
@@ -202,7 +198,6 @@ class FrequencyEncoder(Encoder):
             embedded = F.pad(embedded, (0, 0, 0, self.padded_to - embedded.shape[1]))
         L = embedded.shape[1]
         x: Tensor = self.dropout(self.norm(embedded + self.positions(torch.arange(L, device=embedded.device))))
-        *earlier, band = (fourier(lengths, L, bands, x.dtype) for bands in self.bands)
-        for block, its_band in zip(self.blocks[:-1], earlier, strict=True):
-            x = block(x, lengths, its_band)
-        return x, lengths, band
+        for block, bands in zip(self.blocks[:-1], self.bands[:-1], strict=True):
+            x = block(x, lengths, fourier(lengths, L, bands, x.dtype))
+        return x, lengths, fourier(lengths, L, self.bands[-1], x.dtype)

@@ -13,13 +13,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, Memory, init_normal
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, Memory, init_normal
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
 from marsrec.settings import Settings
-
-NORM_EPS = 1e-12
 
 
 class StateSpaceSettings(Settings):

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, init_normal
-from marsrec.nn.encoders.transformer import NORM_EPS, AttentionBlock, AttentionSettings
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.interval_attention import interval_attention
 

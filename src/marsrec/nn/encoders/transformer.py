@@ -8,12 +8,10 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
-from marsrec.nn.encoders.base import Encoder, init_normal
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
-
-NORM_EPS = 1e-12
 
 
 class AttentionSettings(Settings):
@@ -62,9 +60,12 @@ class AttentionBlock(nn.Module):
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, L, 3d) queries, keys and values side by side -> (B, H, L, d/H) each."""
-        B, L, width = qkv.shape
-        query, key, value = qkv.view(B, L, 3, self.heads, width // (3 * self.heads)).permute(2, 0, 3, 1, 4)
+        query, key, value = (self.by_head(part) for part in qkv.chunk(3, dim=-1))
         return query, key, value
+
+    def by_head(self, x: Tensor) -> Tensor:
+        """(B, L, d) -> (B, H, L, d/H)."""
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     @property
     def drop(self) -> float:

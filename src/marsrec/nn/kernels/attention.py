@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key, threshold
+from marsrec.nn.kernels.dropout import draw_seed, dropout, hashed, row_key, threshold
 from marsrec.nn.kernels.numeric import exp, fits, largest
 from marsrec.threads import like_torch
 
@@ -49,6 +49,16 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor, dropout: float =
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
     mixed: Tensor = _CausalAttention.apply(query, key, value, dropout, draw_seed())  # type: ignore[no-untyped-call]
     return mixed
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:
+    """(B, H, S, d/H) each -> (B, H, S, d/H): torch's attention, and a cheaper way to it on the CPU with dropout."""
+    if not drop or not query.is_cpu:
+        bias = None if bias is None else bias.to(query.dtype)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop)
+    logits = (query / math.sqrt(query.shape[-1])) @ key.mT  # (B, H, S, S)
+    weights = (logits if bias is None else logits + bias).softmax(-1)
+    return dropout(weights, drop) @ value
 
 
 class _CausalAttention(torch.autograd.Function):

@@ -36,22 +36,21 @@ class ContrastSettings(Objective):
     same_target_negatives: bool = True
     """Whether other histories that happen to have the same target count as different, as in the published code."""
     frequency_weight: float = Field(0.1, ge=0)
-    """Weight of the mean distance between the spectra of the two views' user vectors, over their channels."""
+    """Weight of the mean distance between the spectra of the two views' user vectors. As in the authors' code they are
+    taken over channels, which have no order; the command that they released for Beauty leaves this loss off."""
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
-        if model.causal:
-            embedded, states = model.encode(batch)
-            output = model.readout(states, embedded, batch, True)
-            users = model.readout(states, embedded, batch, False).users
-        else:
-            output = model(batch)
-            users = output.users
+        output = model(batch, at_targets=model.causal)
         cross_entropy = (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0])
         losses = {"cross_entropy": cross_entropy, **output.losses}
         if not self.weight and not self.frequency_weight:
             return losses
-        one, other = model(batch).users, users if batch.twins is None else model(batch.twins).users
+        one = model(batch).users
+        if batch.twins is not None:
+            other = model(batch.twins).users
+        else:
+            other = model(batch).users if model.causal else output.users
         goals = None if self.same_target_negatives else batch.targets.gather(1, batch.last[:, None])[:, 0]
         losses["contrast"] = self.weight * self._contrast(one, other, goals)
         (difference,) = widened(one - other)

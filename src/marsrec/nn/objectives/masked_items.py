@@ -48,17 +48,22 @@ class MaskedItemsSettings(Objective):
             masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
         embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
         seen = encoder.masked(embedded, masked)
-        states = by_length(
-            lambda part, rows: encoder.slots(part, lengths[rows], masked[rows, : part.shape[1]]), seen, lengths
-        )
+
+        def encode(part: Tensor, rows: Tensor) -> Tensor:
+            asked = masked[rows, : part.shape[1]]
+            return torch.zeros_like(part).index_put((asked,), encoder.slots(part, lengths[rows], asked))
+
+        states = by_length(encode, seen, lengths)
         return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
 
     def draw(self, lengths: Tensor, width: int) -> Tensor:
         """(B,) numbers of slots, the last of which is the target's -> (B, S) whether a slot is masked."""
         slot = torch.arange(width, device=lengths.device)
         masked = (torch.rand(len(lengths), width, device=lengths.device) < self.mask_ratio) & (slot < lengths[:, None])
-        last_only = (torch.rand((), device=lengths.device) < self.last_ratio) | ~masked.any(dim=1)
-        return torch.where(last_only[:, None], slot == lengths[:, None] - 1, masked)
+        last_only = torch.rand((), device=lengths.device) < self.last_ratio
+        if not self.published:
+            last_only = last_only | ~masked.any(dim=1, keepdim=True)
+        return torch.where(last_only, slot == lengths[:, None] - 1, masked)
 
 
 def slots(batch: Batch) -> Tensor:
