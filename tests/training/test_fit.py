@@ -210,7 +210,7 @@ def test_batches_of_prefixes_have_all_lengths() -> None:
     batches = training_batches(split, 12, False, TrainingSettings(targets_per_batch=100), 0)
     lengths = batches.rows[:, 1] - batches.rows[:, 0]
     assert len(batches) > 5
-    assert all(set(lengths[batch]) == set(lengths) for batch in batches.batches[:-1])
+    assert all(set(lengths[batch]) == set(lengths) for batch in batches.batches if len(batch) == 100)
 
 
 @pytest.mark.parametrize("published", [False, True])
