@@ -1,7 +1,9 @@
 """Item embedding, encoder, readout and scorer, put together."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from operator import neg
 from typing import Protocol
 
 import torch
@@ -27,6 +29,8 @@ class Scorer(Protocol):
 
 AT_ONCE = 16_384
 """Positions that are encoded at once where a row is trained on one target, which makes for many of them."""
+SIMILAR = 0.5
+"""How long the shortest of rows that are encoded together is, at least, as a share of the longest."""
 HELD = 65_536
 """Positions of one pass from which on the backward pass computes again what it needs, instead of holding it."""
 
@@ -51,13 +55,15 @@ def by_length(
         Length to which `encode` pads rows by itself.
     """
     order = lengths.argsort(descending=True, stable=True)
-    longest = lengths[order].tolist()
-    again = torch.is_grad_enabled() and sum(max(length, at_least) for length in longest) >= HELD
+    longest: list[int] = lengths[order].tolist()
+    costs = [max(length, at_least) for length in longest]
+    again = torch.is_grad_enabled() and sum(costs) >= HELD
     parts: list[Tensor] = []
     start = 0
     while start < len(longest):
-        width = longest[start]
-        rows = order[start : start + max(1, AT_ONCE // max(width, at_least))]
+        width, cost = longest[start], costs[start]
+        similar = bisect_right(costs, -SIMILAR * cost, lo=start + 1, key=neg)  # the first row that is much shorter
+        rows = order[start : min(similar, start + max(1, AT_ONCE // cost))]
         chosen = embedded[rows, :width]
         states = checkpoint(encode, chosen, rows, use_reentrant=False) if again else encode(chosen, rows)
         parts.append(states if states.ndim == 2 else F.pad(states, (0, 0, 0, embedded.shape[1] - width)))
