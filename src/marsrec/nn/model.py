@@ -1,17 +1,15 @@
 """Item embedding, encoder, readout and scorer, put together."""
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
-from operator import neg
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from marsrec.data.batches import Batch
+from marsrec.nn.by_length import by_length
 from marsrec.nn.encoders.base import Encoder, Memory
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
@@ -25,50 +23,6 @@ class Scorer(Protocol):
 
     def __call__(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
-
-
-AT_ONCE = 16_384
-"""Positions that are encoded at once where a row is trained on one target, which makes for many of them."""
-SIMILAR = 0.5
-"""How long the shortest of rows that are encoded together is, at least, as a share of the longest."""
-HELD = 65_536
-"""Positions of one pass from which on the backward pass computes again what it needs, instead of holding it."""
-
-
-def by_length(
-    encode: Callable[[Tensor, Tensor], Tensor], embedded: Tensor, lengths: Tensor, at_least: int = 0
-) -> Tensor:
-    """`encode(embedded, all rows)`, some rows of similar length at a time, so that little of it is padding.
-
-    A step on 2,048 rows of 200 events would hold many gigabytes: there the backward pass encodes them once more.
-
-    Parameters
-    ----------
-    encode : callable
-        Takes some rows of `embedded`, cut to the longest of them, and which they are; gives their states (b, l, d), or
-        a vector (b, d) for each.
-    embedded : Tensor (B, L, d)
-        Embedded items.
-    lengths : Tensor (B,)
-        How much of each row counts.
-    at_least : int
-        Length to which `encode` pads rows by itself.
-    """
-    order = lengths.argsort(descending=True, stable=True)
-    longest: list[int] = lengths[order].tolist()
-    costs = [max(length, at_least) for length in longest]
-    again = torch.is_grad_enabled() and sum(costs) >= HELD
-    parts: list[Tensor] = []
-    start = 0
-    while start < len(longest):
-        width, cost = longest[start], costs[start]
-        similar = bisect_right(costs, -SIMILAR * cost, lo=start + 1, key=neg)  # the first row that is much shorter
-        rows = order[start : min(similar, start + max(1, AT_ONCE // cost))]
-        chosen = embedded[rows, :width]
-        states = checkpoint(encode, chosen, rows, use_reentrant=False) if again else encode(chosen, rows)
-        parts.append(states if states.ndim == 2 else F.pad(states, (0, 0, 0, embedded.shape[1] - width)))
-        start += len(rows)
-    return torch.cat(parts)[order.argsort()]
 
 
 class SequenceModel(nn.Module):
@@ -106,22 +60,34 @@ class SequenceModel(nn.Module):
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
         if self.readout.latest_alone and not at_targets:
-            return ReadoutOutput(self._encoded(self.encoder.latest, batch)[1])
+            return ReadoutOutput(self._latest(batch))
         embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Embedded items (B, L, d) and states (B, L, width)."""
-        return self._encoded(self.encoder, batch)
-
-    def _encoded(self, encode: Callable[[Tensor, Batch], Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         embedded = self.item_dropout(self.items(batch.items))
-        length = self.encoder.padded_to
-        if self.causal or not (self.training or length):
-            return embedded, encode(embedded, batch)
+        if not self._in_parts:
+            return embedded, self.encoder(embedded, batch)
+        states = self._by_length(self.encoder, embedded[batch.inside], batch)
+        return embedded, F.pad(states, (0, 0, 0, embedded.shape[1] - states.shape[1]))
+
+    def _latest(self, batch: Batch) -> Tensor:
+        """States (B, width) at the latest events."""
+        if not self._in_parts:
+            return self.encoder.latest(self.item_dropout(self.items(batch.items)), batch)
+        events = self.item_dropout(self.items(batch.items[batch.inside]))
+        return self._by_length(self.encoder.latest, events, batch)
+
+    def _by_length(self, encode: Callable[[Tensor, Batch], Tensor], events: Tensor, batch: Batch) -> Tensor:
         alone = replace(batch, twins=None)
-        return embedded, by_length(lambda part, rows: encode(part, alone[rows]), embedded, batch.lengths, length)
+        return by_length(lambda part, rows: encode(part, alone[rows]), events, batch.lengths, self.encoder.padded_to)
+
+    @property
+    def _in_parts(self) -> bool:
+        """Whether rows are encoded by length: where each is trained on one target, which makes for many of them."""
+        return not self.causal and (self.training or self.encoder.padded_to > 0)
 
     # Live: a memory of fixed size instead of the history.
 

@@ -73,7 +73,7 @@ class Bert(Encoder):
         return (slots[:, 1:], batch.lengths) if self.published else (slots, batch.lengths + 1)
 
     def masked(self, embedded: Tensor, masked: Tensor) -> Tensor:
-        """(B, S, d) embedded items with the mask in place of those at which (B, S) `masked` holds."""
+        """(..., d) embedded items with the mask in place of those at which (...) `masked` holds."""
         return torch.where(masked[..., None], self.mask, embedded)
 
     def slots(self, embedded: Tensor, lengths: Tensor, asked: Tensor | None = None) -> Tensor:

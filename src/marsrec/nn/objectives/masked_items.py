@@ -12,8 +12,9 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
+from marsrec.nn.by_length import parts_by_length
 from marsrec.nn.encoders.bert import Bert
-from marsrec.nn.model import SequenceModel, by_length
+from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
 from marsrec.nn.readouts.last import Last
 
@@ -46,15 +47,15 @@ class MaskedItemsSettings(Objective):
             masked[:, 0] = False
             from_the_end = masked.flip(1).cumsum(1).flip(1)
             masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
-        embedded = model.item_dropout(model.items(items.masked_fill(masked, 0)))  # (B, S, d)
-        seen = encoder.masked(embedded, masked)
-
-        def encode(part: Tensor, rows: Tensor) -> Tensor:
-            asked = masked[rows, : part.shape[1]]
-            return torch.zeros_like(part).index_put((asked,), encoder.slots(part, lengths[rows], asked))
-
-        states = by_length(encode, seen, lengths)
-        return {"cross_entropy": (softmax or Softmax())(model, states[masked], items[masked])}
+        inside = torch.arange(items.shape[1], device=items.device) < lengths[:, None]
+        events = model.item_dropout(model.items(items.masked_fill(masked, 0)[inside]))  # (N, d)
+        parts, order = parts_by_length(
+            lambda part, rows: encoder.slots(part, lengths[rows], masked[rows, : part.shape[1]]),
+            encoder.masked(events, masked[inside]),
+            lengths,
+        )
+        hidden = items[order][masked[order]]
+        return {"cross_entropy": (softmax or Softmax())(model, torch.cat(parts), hidden)}
 
     def draw(self, lengths: Tensor, width: int) -> Tensor:
         """(B,) numbers of slots, the last of which is the target's -> (B, S) whether a slot is masked."""
