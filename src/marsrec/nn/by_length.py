@@ -50,24 +50,23 @@ def parts_by_length(encode: Encode, events: Tensor, lengths: Tensor, at_least: i
     A step on 2,048 rows of 200 events would hold many gigabytes: there the backward pass encodes them once more.
     """
     order = lengths.argsort(descending=True, stable=True)
-    costs = [max(length, at_least) for length in lengths[order].tolist()]
+    longest: list[int] = lengths[order].tolist()
+    costs = [max(length, at_least) for length in longest]
     stops = [0]
     while stops[-1] < len(costs):
         start, cost = stops[-1], costs[stops[-1]]
         similar = bisect_right(costs, -SIMILAR * cost, lo=start + 1, key=neg)  # the first that is much shorter
         stops.append(min(similar, start + max(1, AT_ONCE // cost)))
+    spans = list(pairwise(stops))
     again = torch.is_grad_enabled() and sum(costs) >= HELD
 
     # Events are split and then padded, so that no gradient is as large as all rows padded to the longest.
-    chosen = torch.split(order, [stop - start for start, stop in pairwise(stops)])
-    first = (lengths.cumsum(0) - lengths)[order]
-    sorted_lengths = lengths[order]
-    before = sorted_lengths.cumsum(0) - sorted_lengths
-    place = torch.arange(len(events), device=events.device) + (first - before).repeat_interleave(sorted_lengths)
-    pieces = torch.split(events[place], [int(lengths[rows].sum()) for rows in chosen])
+    events = events[order.argsort().repeat_interleave(lengths).argsort(stable=True)]
+    pieces = torch.split(events, [sum(longest[start:stop]) for start, stop in spans])
     parts: list[Tensor] = []
-    for rows, piece in zip(chosen, pieces, strict=True):
-        inside = torch.arange(int(lengths[rows[0]]), device=events.device) < lengths[rows][:, None]
+    for (start, stop), piece in zip(spans, pieces, strict=True):
+        rows = order[start:stop]
+        inside = torch.arange(longest[start], device=lengths.device) < lengths[rows][:, None]
         padded = events.new_zeros(*inside.shape, events.shape[1]).index_put((inside,), piece)
         parts.append(checkpoint(encode, padded, rows, use_reentrant=False) if again else encode(padded, rows))
     return parts, order
