@@ -20,7 +20,7 @@ Variant = tuple[str, str | None, dict[str, Any]]
 """What is changed: in words, another readout, and options."""
 
 ABLATIONS: dict[str, Variant] = {
-    "full": ("as the paper has it", None, {}),
+    "full": ("all parts", None, {}),
     "backbone": ("the last state instead of MARS", "last", {}),
     "b1": ("ages counted in events instead of real time", None, {"readout.real_time": False}),
     "b2": ("all users share the rates", None, {"readout.modulation": False}),
