@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -129,12 +131,15 @@ def test_resuming_a_training_that_ended_by_itself_changes_nothing(tmp_path: Path
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True))
 
 
-def test_resuming_after_the_time_limit_trains_on(tmp_path: Path) -> None:
+def test_resuming_after_the_time_limit_trains_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=60)))
     settings = model_settings("sasrec", options=SMALL)
-    limited = TrainingSettings(epochs=6, targets_per_batch=64, max_minutes=0.005, tensorboard=False)
-    cut = fit(split, settings, limited, folder=tmp_path, progress=False)
+    limited = TrainingSettings(epochs=6, targets_per_batch=64, max_minutes=0.5, tensorboard=False)
+    with monkeypatch.context() as patch:  # a second passes each time the clock is looked at, as after every batch
+        patch.setattr("marsrec.training.fit.time", SimpleNamespace(monotonic=map(float, count()).__next__))
+        cut = fit(split, settings, limited, folder=tmp_path, progress=False)
     assert not cut.complete
+    assert 1 < len(cut.curve) < 6
     unlimited = limited.model_copy(update={"max_minutes": None})
     resumed = fit(split, settings, unlimited, folder=tmp_path, resume=True, progress=False)
     undisturbed = fit(split, settings, unlimited, progress=False)
