@@ -108,6 +108,9 @@ def test_titles_tell_models_apart() -> None:
     both = model_settings("sigma", published=True, options={"encoder.layers": 2})
     assert title(both) == "sigma, 2 layers, published"
     assert title(model_settings("sasrec", encoder="frequency")) == "frequency + last"
+    contrast = {"objective": {"name": "next item + contrast"}}
+    other = model_settings("mamba4rec", published=True, options=contrast)
+    assert title(other) == "mamba + last + next item + contrast"
     assert title(model_settings("fearec", encoder="transformer")) == "transformer + last + next item + contrast"
     assert title(model_settings("core", readout="mars")) == "transformer + mars + cosine"
 

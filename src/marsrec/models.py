@@ -342,7 +342,8 @@ def title(settings: ModelSettings) -> str:
 
 def _is_published(recipe: Recipe, chosen: tuple[str, ...], values: dict[str, Any]) -> bool:
     """Whether a model has all that a recipe changes under `published`, which may be its objective."""
-    if not recipe.published or parts(recipe)[:3] != chosen[:3]:
+    objective = recipe.published.get("objective", {}).get("name", recipe.objective.name)
+    if not recipe.published or (*parts(recipe)[:3], objective) != chosen:
         return False
     return all(reduce(getitem, path.split("."), values) == value for path, value in recipe.published.items())
 

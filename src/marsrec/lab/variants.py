@@ -56,8 +56,8 @@ def ablation(found: Sequence[Result]) -> Section:
 def extensions(found: Sequence[Result]) -> Section:
     """What is not in the paper, against its MARS: the request clock, mapped states, linear time; and our dropout."""
     parts: list[str | Table | Picture] = [
-        "Variants that are not in the paper, each under its own name; the last column compares HR@10 with the paper's "
-        "MARS. On the paper's clock ages are measured from a user's latest event. On the request clock they are "
+        "Variants of the recipe, each under its own name; the last column compares HR@10 with the recipe's. On the "
+        "paper's clock ages are measured from a user's latest event. On the request clock they are "
         "measured from the moment the recommendation is asked for, in training and test the time of the target: a shop "
         "knows it, but the other models are not told."
     ]
