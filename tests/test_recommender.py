@@ -141,6 +141,15 @@ def test_bad_settings_fail_before_training() -> None:
         Recommender("bert5rec")
 
 
+def test_an_objective_has_batches_of_its_own_unless_training_says_otherwise() -> None:
+    quick = TrainingSettings(epochs=3)
+    assert Recommender("fearec", training=quick).training == TrainingSettings(epochs=3, targets_per_batch=256)
+    assert Recommender("fearec", published=True).training.targets_per_batch == 2048
+    assert Recommender("sasrec").training == TrainingSettings()
+    given = TrainingSettings(targets_per_batch=2048)
+    assert Recommender("fearec", training=given).training.targets_per_batch == 2048
+
+
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.Table])
 def test_dataframes_come_back_as_the_kind_they_came(mars: Recommender, kind: type, tmp_path: Path) -> None:
     frame = LOG.filter(pl.col("user") == "u5")

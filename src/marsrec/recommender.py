@@ -77,8 +77,8 @@ class Recommender:
     ) -> None:
         self.name, self.encoder, self.readout, self.published = model, encoder, readout, published
         self.options = dict(options or {})
-        self.training = training or TrainingSettings()
-        self._check_settings()
+        planned = self._check_settings()
+        self.training = (training or TrainingSettings()).suited_to(planned.objective)
         self.settings: ModelSettings
         self.split_settings = SplitSettings()
         self.network: SequenceModel | None = None
@@ -95,14 +95,14 @@ class Recommender:
 
     # ------------------------------------------------------------------ fit
 
-    def _check_settings(self) -> None:
+    def _check_settings(self) -> ModelSettings:
         """Bad settings fail here and not when data are there; the rule's two backbones take different ones."""
         try:
-            self.planned_settings(0.0)
+            return self.planned_settings(0.0)
         except SettingsError:
             if self.name != "mars":
                 raise
-            self.planned_settings(DENSE_FROM)
+            return self.planned_settings(DENSE_FROM)
 
     def planned_settings(self, average_length: float) -> ModelSettings:
         """The model that would be trained on histories of this average length."""

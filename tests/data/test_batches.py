@@ -135,3 +135,19 @@ def test_twins_come_along_with_their_rows_and_move_with_them(split: Split) -> No
     assert shortest.items.all()
     assert part.twins is not None
     assert part.twins.lengths.tolist() == batch.twins.lengths[2:5].tolist()
+
+
+def test_a_stack_holds_the_rows_of_all_as_they_were(split: Split) -> None:
+    parts = [gather(split.histories, rows) for rows in np.split(prefixes(split, 9), [3, 20])]
+    stacked = Batch.stack(*parts)
+    alone = [row for part in parts for row in (part[slice(i, i + 1)] for i in range(len(part.lengths)))]
+    assert len(stacked.lengths) == len(alone) == len(prefixes(split, 9))
+    assert len({part.items.shape[1] for part in parts}) > 1
+    for i, row in enumerate(alone):
+        again = stacked[slice(i, i + 1)]
+        for name in ("items", "times", "lengths", "targets", "target_times"):
+            assert getattr(again, name).tolist() == getattr(row, name).tolist()
+    outside = ~stacked.inside
+    assert not stacked.items[outside].any()
+    assert not stacked.targets[outside].any()
+    assert (stacked.times.diff(dim=1)[outside[:, 1:]] == 0).all()

@@ -80,3 +80,11 @@ def test_one_result_per_seed_the_one_with_most_prefixes() -> None:
     assert find([whole, part], "sigma") == find([part, whole], "sigma") == [whole]
     row = next(row for row in main_comparison([part], "beauty").rows if row[0].startswith("sigma"))
     assert row[0] == "sigma, 2% of the prefixes"
+
+
+def test_a_model_with_batches_of_its_own_says_so_and_is_compared() -> None:
+    own, usual = result("fearec", 0.07, targets_per_batch=256), result("fearec", 0.02)
+    assert find([own, usual], "fearec") == find([usual, own], "fearec") == [own]
+    rows = {row[0]: row[1] for row in main_comparison([own, result("sasrec", 0.08)], "beauty").rows}
+    assert rows["fearec, batches of 256"] == "*7.00*"
+    assert rows["sasrec"] == "**8.00**"

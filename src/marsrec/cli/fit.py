@@ -60,7 +60,10 @@ def fit(
     epochs: Annotated[int, typer.Option(help="At most this many.", rich_help_panel=TRAIN)] = 200,
     patience: Annotated[int, typer.Option(help="Epochs without a better NDCG@10.", rich_help_panel=TRAIN)] = 20,
     learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
-    targets_per_batch: Annotated[int, typer.Option(help="Events per step.", rich_help_panel=TRAIN)] = 2048,
+    targets_per_batch: Annotated[
+        int | None,
+        typer.Option(help="Events per step; 2048 if not given, for fearec 256.", rich_help_panel=TRAIN),
+    ] = None,
     overlap: Annotated[float, typer.Option(help="Share of a window that is context.", rich_help_panel=TRAIN)] = 0.5,
     prefix_share: Annotated[
         float, typer.Option(help="Share of the prefixes per epoch, for models not causal.", rich_help_panel=TRAIN)
@@ -116,11 +119,12 @@ def fit(
     chosen = {"length": length, "dim": dim, "readout.heads": heads, "encoder.dropout": dropout, "readout.clock": clock}
     options = {name: value for name, value in chosen.items() if value is not None}
     options |= dict(_setting(text) for text in settings or [])
+    given = {} if targets_per_batch is None else {"targets_per_batch": targets_per_batch}
     training = TrainingSettings(
+        **given,
         epochs=epochs,
         patience=patience,
         learning_rate=learning_rate,
-        targets_per_batch=targets_per_batch,
         overlap=overlap,
         prefix_share=prefix_share,
         sampled_negatives=sampled_negatives,

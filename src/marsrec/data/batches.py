@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -57,6 +58,26 @@ class Batch:
         items, times, targets, target_times = (column[rows, :longest] for column in columns)
         twins = None if self.twins is None else self.twins[rows]
         return Batch(items, times, lengths, targets, target_times, twins)
+
+    @classmethod
+    def stack(cls, *batches: "Batch") -> "Batch":
+        """The rows of all batches, padded to the longest; twins are left out."""
+        longest = max(batch.items.shape[1] for batch in batches)
+
+        def codes(columns: list[Tensor]) -> Tensor:
+            return torch.cat([F.pad(column, (0, longest - column.shape[1])) for column in columns])
+
+        def times(columns: list[Tensor]) -> Tensor:
+            place = torch.arange(longest, device=columns[0].device)
+            return torch.cat([column[:, place.clamp(max=column.shape[1] - 1)] for column in columns])
+
+        return cls(
+            items=codes([batch.items for batch in batches]),
+            times=times([batch.times for batch in batches]),
+            lengths=torch.cat([batch.lengths for batch in batches]),
+            targets=codes([batch.targets for batch in batches]),
+            target_times=times([batch.target_times for batch in batches]),
+        )
 
     @property
     def last(self) -> Tensor:

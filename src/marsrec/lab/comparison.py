@@ -20,6 +20,8 @@ from marsrec.models import RECIPES, backbone, model_settings, paper_options
 from marsrec.training.module import NOT_DECISIVE, TrainingSettings
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
+NOT_SHARED = {"seed", "prefix_share", "targets_per_batch"}
+"""Training settings that models of a comparison need not share; the last two stand in their rows."""
 
 
 def alike(found: Sequence[Result], data: str) -> list[Result]:
@@ -37,16 +39,19 @@ def trained(results: Sequence[Result]) -> str:
     """How results that were trained alike were trained, in words."""
     if not results or _training(results[0].training) == _training(TrainingSettings()):
         return USUAL
-    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed", "prefix_share"})
+    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | NOT_SHARED)
     return ", ".join(f"{name} {value}" for name, value in changed.items())
 
 
 def find(
     results: Sequence[Result], recipe: str, *, readout: str | None = None, options: Mapping[str, Any] | None = None
 ) -> list[Result]:
-    """Those of a recipe at the paper's settings, or changed as given; one per seed, the one with most prefixes."""
+    """Those of a recipe at the paper's settings, or changed as given; one per seed.
+
+    That is the one with most prefixes, and of these one with the batches of its objective.
+    """
     matching: dict[int, Result] = {}
-    for result in sorted(results, key=lambda result: result.training.prefix_share):
+    for result in sorted(results, key=lambda result: (result.training.prefix_share, _has_usual_batches(result))):
         data = CATALOG.get(origin(result.data))
         known = data.paper if data else None
         chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
@@ -232,8 +237,12 @@ def _place(name: str, known: list[str]) -> tuple[int, str]:
 
 
 def _training(settings: TrainingSettings) -> str:
-    """What all models of a comparison share; prefix_share is for some of them only, and stands in their rows."""
-    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"seed", "prefix_share"})
+    """What all models of a comparison share."""
+    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | NOT_SHARED)
+
+
+def _has_usual_batches(result: Result) -> bool:
+    return result.training.targets_per_batch == result.settings.objective.targets_per_batch
 
 
 def _way(result: Result) -> tuple[str, str, str]:
@@ -242,7 +251,11 @@ def _way(result: Result) -> tuple[str, str, str]:
 
 def _named(name: str, of_recipe: Sequence[Result]) -> str:
     share = min(result.training.prefix_share for result in of_recipe)
-    return name if share == 1 else f"{name}, {share:.0%} of the prefixes"
+    batches = sorted({result.training.targets_per_batch for result in of_recipe})
+    name += "" if share == 1 else f", {share:.0%} of the prefixes"
+    return name + (
+        "" if batches == [TrainingSettings().targets_per_batch] else f", batches of {' and '.join(map(str, batches))}"
+    )
 
 
 def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:

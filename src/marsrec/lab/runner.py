@@ -139,8 +139,10 @@ def recommender_of(run: Run) -> Recommender:
 def place_of(run: Run, runs: Path, results: Path) -> Place:
     """Where a run belongs, by all that decides its result."""
     source, split = source_of(run), SplitSettings()
-    settings = recommender_of(run).planned_settings(split.apply(source.histories).average_length)
-    name = result_name(source.name, title(settings), source.histories.fingerprint, settings, run.training, split)
+    recommender = recommender_of(run)
+    settings = recommender.planned_settings(split.apply(source.histories).average_length)
+    fingerprint, training = source.histories.fingerprint, recommender.training
+    name = result_name(source.name, title(settings), fingerprint, settings, training, split)
     return Place(name, runs, results)
 
 
@@ -153,11 +155,12 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
 def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) -> bool:
     if not place.model.exists():
         recommender = recommender_of(run)
-        recommender.training = run.training.model_copy(update={"max_minutes": max_minutes})
+        training = recommender.training
+        recommender.training = training.model_copy(update={"max_minutes": max_minutes})
         recommender.fit(source_of(run).histories, folder=place.state, resume=True, progress=progress)
         if not recommender.metrics["complete"]:
             return False
-        recommender.training = run.training
+        recommender.training = training
         recommender.metrics["data"]["name"] = source_of(run).name
         recommender.save(place.model)
     written = record(place.model, place.results)

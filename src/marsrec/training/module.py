@@ -1,6 +1,6 @@
 """The Lightning module: batches of an epoch, a step, and validation by full ranking."""
 
-from typing import Literal
+from typing import Literal, Self
 
 import lightning as L
 import numpy as np
@@ -17,7 +17,7 @@ from marsrec.evaluation.ranking import target_ranks
 from marsrec.models import ModelSettings
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Softmax
+from marsrec.nn.objectives.base import Objective, Softmax
 from marsrec.settings import Settings
 
 MONITOR = "NDCG@10"
@@ -33,8 +33,9 @@ class TrainingSettings(Settings):
     """Stop after this many epochs without a better validation NDCG@10."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's learning rate."""
-    targets_per_batch: int = Field(2048, ge=1)
-    """Number of predicted events per step."""
+    targets_per_batch: int = Field(Objective.targets_per_batch, ge=1)
+    """Number of predicted events per step. A model whose objective has a number of its own is trained with that one,
+    unless this is given."""
     pool: int = Field(16, ge=1)
     """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
     Prefixes are mixed."""
@@ -60,6 +61,12 @@ class TrainingSettings(Settings):
     """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
     tensorboard: bool = True
     """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
+
+    def suited_to(self, objective: Objective) -> Self:
+        """The same, with the objective's own number of targets per batch unless one was given."""
+        if "targets_per_batch" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"targets_per_batch": objective.targets_per_batch})
 
 
 NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator"}

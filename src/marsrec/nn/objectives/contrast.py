@@ -15,6 +15,7 @@ from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Losses, Objective, Softmax
+from marsrec.nn.objectives.next_item import NextItemSettings
 
 
 class ContrastSettings(Objective):
@@ -25,6 +26,9 @@ class ContrastSettings(Objective):
     """
 
     needs_twins: ClassVar[bool] = True
+    targets_per_batch: ClassVar[int] = 256
+    """Its authors'. The contrast first makes all users alike and small, and hundreds of steps pass until items tell
+    them apart again, however large the batches are."""
 
     name: Literal["next item + contrast"] = "next item + contrast"
     weight: float = Field(0.1, ge=0)
@@ -41,16 +45,18 @@ class ContrastSettings(Objective):
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
-        output = model(batch, at_targets=model.causal)
-        cross_entropy = (softmax or Softmax())(model, output.users, batch.targets[batch.targets > 0])
-        losses = {"cross_entropy": cross_entropy, **output.losses}
         if not self.weight and not self.frequency_weight:
-            return losses
-        one = model(batch).users
-        if batch.twins is not None:
-            other = model(batch.twins).users
-        else:
-            other = model(batch).users if model.causal else output.users
+            return NextItemSettings().losses(model, batch, softmax)
+        twins = [] if batch.twins is None else [batch.twins]
+        if model.causal:
+            output = model(batch, at_targets=True)
+            users, (one, other) = output.users, model(Batch.stack(batch, *twins or [batch])).users.chunk(2)
+        else:  # all in one pass
+            output = model(Batch.stack(batch, batch, *twins))
+            users, one, *others = output.users.chunk(2 + len(twins))
+            other = others[0] if others else users
+        cross_entropy = (softmax or Softmax())(model, users, batch.targets[batch.targets > 0])
+        losses = {"cross_entropy": cross_entropy, **output.losses}
         goals = None if self.same_target_negatives else batch.targets.gather(1, batch.last[:, None])[:, 0]
         losses["contrast"] = self.weight * self._contrast(one, other, goals)
         (difference,) = widened(one - other)
