@@ -12,7 +12,8 @@ from benchmarks.measure import medians, show, split_like
 from benchmarks.training import STEPS, Stepper, settings_for
 from marsrec.data.batches import Batch
 from marsrec.lab.efficiency import peak_bytes
-from marsrec.models import ModelSettings, model_settings
+from marsrec.models import model_settings
+from marsrec.nn.settings import ModelSettings
 from marsrec.training.module import TrainingSettings, training_batches
 
 ITEMS = 3_416  # those of ml-1m

@@ -62,7 +62,7 @@ def main() -> None:
         rows,
     )
     rows = []
-    network = recommender._fitted()
+    network = recommender.network
     for length in RECOMPUTED:
         items, moments = torch.from_numpy(codes[:length])[None], torch.from_numpy(times[:length])[None]
         batch = Batch(items, moments, torch.tensor([length]), torch.zeros_like(items), moments)

@@ -95,7 +95,7 @@ def read(network: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
 def on_trained(folder: Path) -> list[str]:
     """The largest difference of test users' vectors, and the metrics of both forms."""
     recommender = Recommender.load(folder)
-    network, split, length = recommender._fitted(), recommender.split(), recommender.settings.length
+    network, split, length = recommender.network, recommender.split(), recommender.settings.length
     readout = network.readout
     assert isinstance(readout, Mars)
     vectors, found = {}, {}

@@ -13,9 +13,10 @@ from benchmarks.measure import medians, show, split_like
 from marsrec.data.batches import Batch, Batches, prefixes
 from marsrec.data.splits import Split
 from marsrec.lab.efficiency import peak_bytes
-from marsrec.models import ModelSettings, model_settings
+from marsrec.models import model_settings
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.settings import ModelSettings
 from marsrec.training.module import TrainingSettings, training_batches
 
 DATA = ("beauty", "ml-1m")

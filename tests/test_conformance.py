@@ -14,9 +14,10 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch, gather, prefixes, windows
 from marsrec.data.splits import Split, leave_one_out
 from marsrec.evaluation.evaluate import evaluate
-from marsrec.models import ENCODERS, RECIPES, ModelSettings, model_settings
+from marsrec.models import RECIPES, model_settings
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.next_item import NextItemSettings
+from marsrec.nn.settings import ENCODERS, ModelSettings
 from marsrec.training.fit import fit
 from marsrec.training.module import training_batches
 

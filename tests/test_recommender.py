@@ -342,7 +342,7 @@ def test_the_request_clock_hears_the_moment_and_the_last_event_clock_does_not(fi
 def test_similar_items_leave_out_the_item_itself(mars: Recommender) -> None:
     table = mars.similar_items("i3", k=4)
     assert "i3" not in table["item"].to_list()
-    vectors = torch.nn.functional.normalize(mars.network.items.weight.detach(), dim=1)  # type: ignore[union-attr]
+    vectors = torch.nn.functional.normalize(mars.network.items.weight.detach(), dim=1)
     codes = mars.item_ids.encode(["i3", table["item"][0]]).tolist()
     assert table["similarity"][0] == pytest.approx(float(vectors[codes[0]] @ vectors[codes[1]]), abs=1e-5)
     assert table["similarity"].is_sorted(descending=True)

@@ -8,6 +8,9 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from marsrec.data.histories import Histories, Vocabulary, flat_rows
 from marsrec.data.log import LogSettings, read_log
@@ -111,3 +114,9 @@ def kind_of(values: Any) -> Kind | None:
 def as_kind(table: pl.DataFrame, kind: Kind) -> Any:
     """A table as a dataframe of a library."""
     return table if kind == "polars" else table.to_pandas() if kind == "pandas" else table.to_arrow()
+
+
+def seen_items(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Item codes of some histories, in compressed rows; histories without events take no place in `given.items`."""
+    offsets = np.concatenate([[0], given.offsets[known + 1]])
+    return torch.from_numpy(offsets), torch.from_numpy(given.items.astype(np.int64))

@@ -54,7 +54,7 @@ def run(out: Path) -> list[Path]:
     mars = trained[BEST]
     all_rates, all_gates, _ = read_heads(mars)
     rates, gate = all_rates.median(0).values, all_gates.mean(0).numpy()
-    readout = mars._fitted().readout
+    readout = mars.network.readout
     assert isinstance(readout, Mars)
     lives = readout.operator.half_lives(rates).numpy()
     _show_lives(truth, lives, gate)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec import saved, show
-from marsrec.asked import Kind, as_kind, column, given_histories, is_one, kind_of, known_histories
+from marsrec.asked import Kind, as_kind, column, given_histories, is_one, kind_of, known_histories, seen_items
 from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
-from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
-from marsrec.data.source import Source, open_data
+from marsrec.data.source import source_from
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit
 from marsrec.doctor import machine, versions
@@ -26,8 +26,9 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
-from marsrec.models import DENSE_FROM, ModelSettings, decisive, model_settings, rule, title
+from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.settings import ModelSettings
 from marsrec.session import Session
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
@@ -81,7 +82,7 @@ class Recommender:
         self.training = (training or TrainingSettings()).suited_to(planned.objective)
         self.settings: ModelSettings
         self.split_settings = SplitSettings()
-        self.network: SequenceModel | None = None
+        self._network: SequenceModel | None = None
         self.histories: Histories | None = None
         self.item_ids: Vocabulary
         self.item_counts: NDArray[np.int64]
@@ -145,7 +146,7 @@ class Recommender:
         progress : bool
             Show progress.
         """
-        source = _read(log, log_settings or LogSettings(), ties)
+        source = source_from(log, log_settings or LogSettings(), ties)
         histories, split = source.histories, split or SplitSettings()
         if progress:
             for sentence in source.notes:
@@ -175,7 +176,7 @@ class Recommender:
         self, part: Part = "test", *, mask_seen: bool = False, ks: tuple[int, ...] = (5, 10, 20)
     ) -> Evaluation:
         """Rank the validation or test targets of the log that the recommender was fitted on; see `evaluation`."""
-        network = self._fitted()
+        network = self.network
         return evaluate(network, self.split(), self.settings.length, part, mask_seen=mask_seen, ks=ks)
 
     def split(self) -> Split:
@@ -226,12 +227,12 @@ class Recommender:
             Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any
             known item. Of the kind that was given: pandas, pyarrow or polars.
         """
-        self._fitted()
+        _ = self.network  # one that is not fitted says so
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
         vectors, known = self._vectors(given, at)
-        seen = _seen(given, known) if mask_seen else None
+        seen = seen_items(given, known) if mask_seen else None
         table = self._answer(given.user_ids.ids, vectors, known, seen, k, candidates)
         return as_kind(table, kind_of(users if users is not None else histories) or self.kind)
 
@@ -245,7 +246,7 @@ class Recommender:
         candidates: Sequence[Any] | None,
     ) -> pl.DataFrame:
         """The best items for the users whose vectors are known, and popular ones for the others."""
-        network = self._fitted()
+        network = self.network
         k = self._at_most(k)
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
@@ -275,7 +276,7 @@ class Recommender:
 
     def _vectors(self, given: Histories, at: Any) -> tuple[Tensor, NDArray[np.int64]]:
         """User vectors of the histories that have a known item, and which these are."""
-        network = self._fitted()
+        network = self.network
         known = np.flatnonzero(given.lengths > 0)
         table = network.items.weight
         vectors = torch.empty(len(known), table.shape[1], dtype=table.dtype, device=table.device)
@@ -292,7 +293,7 @@ class Recommender:
         batch = gather(given, np.stack([starts, ends, ends], axis=1))
         now = self._moments(at, batch.times.max(dim=1).values)[:, None]
         moved = Batch(batch.items, batch.times, batch.lengths, batch.targets, now.expand_as(batch.times))
-        return moved.to(self._fitted().items.weight.device)
+        return moved.to(self.network.items.weight.device)
 
     def _moments(self, at: Any, latest: Tensor) -> Tensor:
         """When requests are made by users with these (N,) latest events: the end of the log, unless said."""
@@ -354,7 +355,7 @@ class Recommender:
         >>> session.add("tea", "2026-01-05 10:00")  # doctest: +SKIP
         >>> session.recommend(k=5)  # doctest: +SKIP
         """
-        self._fitted()
+        _ = self.network  # one that is not fitted says so
         given = self._known(history) if is_one(history) else self._given(history)
         if given.n_users != 1:
             raise DataError(f"a session is of one user; this history has {given.n_users}.")
@@ -370,7 +371,7 @@ class Recommender:
         """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time."""
         if self._fingerprint is None:
             digest = hashlib.sha256(decisive(self.settings).encode() + self.unit.encode())
-            for name, value in self._fitted().state_dict().items():
+            for name, value in self.network.state_dict().items():
                 digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
             for identity in self.item_ids.ids:
                 digest.update(f"{identity}\n".encode())
@@ -391,7 +392,7 @@ class Recommender:
         at : int, str or datetime, optional
             The moment of the request; see `recommend`.
         """
-        network = self._fitted()
+        network = self.network
         given = self._known(history) if is_one(history) else self._given(history)
         if given.n_users != 1 or len(given) == 0:
             raise DataError("explain needs one history with at least one known item.")
@@ -403,7 +404,7 @@ class Recommender:
 
     def similar_items(self, item: Any, k: int = 10) -> Any:
         """Items whose embeddings point in the most similar direction, by cosine."""
-        network = self._fitted()
+        network = self.network
         code = int(self.item_ids.encode([item])[0])
         if code == 0:
             raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
@@ -438,26 +439,16 @@ class Recommender:
             raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
         return min(int(k), len(self.item_ids))
 
-    def _fitted(self) -> SequenceModel:
-        if self.network is None:
+    @property
+    def network(self) -> SequenceModel:
+        """The trained model."""
+        if self._network is None:
             raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
-        return self.network
+        return self._network
 
-
-def _read(log: Any, how: LogSettings, ties: Ties) -> Source:
-    """What `Recommender.fit` takes, as histories."""
-    if isinstance(log, Histories | Log) and how != LogSettings():
-        raise SettingsError(
-            f"log_settings say how to read a file or dataframe; this is a {type(log).__name__} already."
-        )
-    if isinstance(log, Histories):
-        if ties not in ("file", log.ties):
-            raise SettingsError(f"ties={ties!r}: these histories are in order already. Give the log instead.")
-        return Source("histories", log)
-    if isinstance(log, str | Path) and Histories.is_prepared(Path(log).expanduser()):
-        return open_data(log, log=how, ties=ties)
-    read = log if isinstance(log, Log) else read_log(log, how)
-    return Source(read.source, Histories.from_log(read, ties), read.notes, names=how.names)
+    @network.setter
+    def network(self, trained: SequenceModel) -> None:
+        self._network = trained
 
 
 def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:
@@ -481,9 +472,3 @@ def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: Split
         "versions": versions(),
         "machine": machine(),
     }
-
-
-def _seen(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Item codes of some histories, in compressed rows; histories without events take no place in `given.items`."""
-    offsets = np.concatenate([[0], given.offsets[known + 1]])
-    return torch.from_numpy(offsets), torch.from_numpy(given.items.astype(np.int64))

@@ -21,7 +21,7 @@ from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError
-from marsrec.models import ModelSettings
+from marsrec.nn.settings import ModelSettings
 from marsrec.storage import atomic_folder
 from marsrec.training.module import TrainingSettings
 
@@ -41,7 +41,7 @@ WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items
 
 def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
     """Write a fitted recommender; see `Recommender.save`."""
-    network = recommender._fitted()
+    network = recommender.network
     made = {name: getattr(recommender, name) for name in ("encoder", "readout", "options", "published")}
     config = {
         "format": FORMAT,

@@ -107,7 +107,7 @@ class Session:
     """
 
     def __init__(self, recommender: Recommender) -> None:
-        network = recommender._fitted()
+        network = recommender.network
         self.recommender = recommender
         length = recommender.settings.length
         self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(network, length)
@@ -164,7 +164,7 @@ class Session:
                 f"an event at {times[place]} {unit} after one at {before[place]} {unit}: a session takes events in "
                 "order of time. Start a new one from the whole history, which is put in order."
             )
-        device = self.recommender._fitted().items.weight.device
+        device = self.recommender.network.items.weight.device
         with torch.no_grad():
             for start in range(0, len(codes), PIECE):
                 piece = slice(start, start + PIECE)
@@ -180,7 +180,7 @@ class Session:
         if self.events == 0:
             raise DataError("a session without events has no user vector. Add an event first.")
         now = self.recommender._moments(at, torch.tensor([self.latest]))
-        device = self.recommender._fitted().items.weight.device
+        device = self.recommender.network.items.weight.device
         with torch.no_grad():
             return self.past.vector(now.to(device))[0]
 

@@ -28,7 +28,6 @@ def fitted(model: str, readout: str | None = None, **options: object) -> Recomme
     training = TrainingSettings(epochs=1, targets_per_batch=64, tensorboard=False)
     recommender = Recommender(model, readout=readout, options=OPTIONS | options, training=training)
     recommender.fit(cyclic_log(users=30, events=9, items=12), progress=False)
-    assert recommender.network is not None
     torch.manual_seed(0)
     with torch.no_grad():  # far from where training starts, so that heads and events differ
         for parameter in recommender.network.parameters():
@@ -85,7 +84,6 @@ def test_attention_entropy_is_that_of_a_plain_loop(mars: Recommender, monkeypatc
 
 def test_even_attention_has_entropy_one_and_hooks_are_removed() -> None:
     recommender = fitted("sasrec")
-    assert recommender.network is not None
     for block in recommender.network.encoder.blocks:
         with torch.no_grad():
             block.qkv.weight[:8] = 0  # queries
@@ -168,7 +166,6 @@ def test_ages_in_events_where_time_is_not_seen() -> None:
 
 def test_a_rate_of_nearly_nothing_is_a_finite_half_life(tmp_path: Path) -> None:
     recommender = fitted("mars-t")
-    assert recommender.network is not None
     with torch.no_grad():
         recommender.network.readout.operator.raw_rates.fill_(-20.0)
     found = inspect(recommender)

@@ -127,7 +127,7 @@ def test_histories_out_of_order_or_empty_do_not_matter(folders: dict[str, Path],
 def test_weights_that_are_no_numbers_are_refused_with_an_index_too(folders: dict[str, Path], tmp_path: Path) -> None:
     recommender = Recommender.load(folders["mars-t"])
     with torch.no_grad():
-        recommender._fitted().items.weight[3, 2] = torch.nan
+        recommender.network.items.weight[3, 2] = torch.nan
     recommender.save(tmp_path / "model")
     with pytest.raises(DataError, match="some of its weights are not numbers"):
         Models(ServeSettings(models=(tmp_path / "model",), ann_from=1))

@@ -21,8 +21,9 @@ from marsrec.data.histories import Histories
 from marsrec.data.splits import global_time, leave_one_out
 from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.evaluate import evaluate
-from marsrec.models import ModelSettings, model_settings
+from marsrec.models import model_settings
 from marsrec.nn.by_length import by_length
+from marsrec.nn.settings import ModelSettings
 from marsrec.training.fit import CHECKPOINT, CURVE, fit
 from marsrec.training.module import TrainingSettings, training_batches
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from marsrec.data.catalog import CATALOG, PaperSettings, load
 from marsrec.data.filters import filter_counts
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
-from marsrec.data.log import LogSettings, read_log
-from marsrec.errors import DataError
+from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.errors import DataError, SettingsError
 from marsrec.settings import Settings
 
 EMBEDDED = "hawkes"
@@ -88,3 +89,19 @@ def open_data(
     if filters != FilterSettings():
         read = filter_counts(read, **filters.bounds)
     return Source(name, Histories.from_log(read, ties), read.notes, paper, (log or LogSettings()).names)
+
+
+def source_from(log: Any, how: LogSettings, ties: Ties) -> Source:
+    """Histories of data in memory, of a log file, or of a prepared folder."""
+    if isinstance(log, Histories | Log) and how != LogSettings():
+        raise SettingsError(
+            f"log_settings say how to read a file or dataframe; this is a {type(log).__name__} already."
+        )
+    if isinstance(log, Histories):
+        if ties not in ("file", log.ties):
+            raise SettingsError(f"ties={ties!r}: these histories are in order already. Give the log instead.")
+        return Source("histories", log)
+    if isinstance(log, str | Path) and Histories.is_prepared(Path(log).expanduser()):
+        return open_data(log, log=how, ties=ties)
+    read = log if isinstance(log, Log) else read_log(log, how)
+    return Source(read.source, Histories.from_log(read, ties), read.notes, names=how.names)

@@ -31,7 +31,7 @@ def attention_entropy(recommender: Recommender) -> list[Entropy]:
     Over all positions of the test histories that see at least two events, themselves included. Encoders of another kind
     have none.
     """
-    model = recommender._fitted()
+    model = recommender.network
     if not isinstance(model.encoder, Transformer):
         return []
     blocks = [block for block in model.encoder.blocks if isinstance(block, AttentionBlock)]
@@ -103,7 +103,7 @@ def normalised_entropy(query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
 
 def over_test_histories(recommender: Recommender) -> Iterator[Batch]:
     """The test histories, shortest first."""
-    split, device = recommender.split(), recommender._fitted().items.weight.device
+    split, device = recommender.split(), recommender.network.items.weight.device
     rows = contexts(split.histories, split.test, recommender.settings.length)
     batches = Batches(split.histories, rows, POSITIONS, count="positions")
     return (batches[index].to(device) for index in range(len(batches)))

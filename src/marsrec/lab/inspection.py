@@ -149,7 +149,7 @@ def inspect(recommender: Recommender) -> Inspection:
     recommender : Recommender
         A fitted one that knows its users' histories.
     """
-    model, split = recommender._fitted(), recommender.split()
+    model, split = recommender.network, recommender.split()
     with torch.no_grad():
         return Inspection(
             data=recommender.metrics.get("data", {}).get("name"),
@@ -181,7 +181,7 @@ def read(path: Path) -> Inspection:
 
 def read_heads(recommender: Recommender) -> tuple[Tensor, Tensor, float]:
     """Exponents and gate of each test history, (N, K) both, and the mean divergence of two heads' weights."""
-    model = recommender._fitted()
+    model = recommender.network
     assert isinstance(model.readout, Mars)
     rates, gates, divergence = [], [], 0.0
     with torch.no_grad():
@@ -249,7 +249,7 @@ def _examples(recommender: Recommender, split: Split) -> list[Example]:
     for kind, level, best_rank in wanted:
         near = np.sort(np.argsort(np.abs(lengths - np.quantile(lengths, level)), kind="stable")[:pool])
         targets = Targets(split.test.users[near], split.test.positions[near])
-        ranks = evaluate(recommender._fitted(), replace(split, test=targets), length).ranks
+        ranks = evaluate(recommender.network, replace(split, test=targets), length).ranks
         worse = ranks if best_rank else np.abs(ranks - np.median(ranks))
         moments = [len(np.unique(split.histories.times[start:end])) for start, end, _ in rows[near]]
         best = np.lexsort((np.negative(moments), worse))[0]
@@ -258,7 +258,7 @@ def _examples(recommender: Recommender, split: Split) -> list[Example]:
 
 
 def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], rank: float, kind: str) -> Example:
-    model, histories = recommender._fitted(), split.histories
+    model, histories = recommender.network, split.histories
     assert isinstance(model.readout, Mars)
     operator, settings = model.readout.operator, model.readout.settings
     batch = gather(histories, row[None]).to(model.items.weight.device)

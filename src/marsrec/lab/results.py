@@ -13,7 +13,8 @@ from marsrec.data.source import EMBEDDED
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
 from marsrec.lab.inspection import Inspection, inspect, read, write
-from marsrec.models import ModelSettings, decisive
+from marsrec.models import decisive
+from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.storage import atomic_file

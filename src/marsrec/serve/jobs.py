@@ -45,7 +45,7 @@ class Model:
     @property
     def network(self) -> SequenceModel:
         """The trained network."""
-        return self.recommender._fitted()
+        return self.recommender.network
 
     @cached_property
     def directions(self) -> Tensor:

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from marsrec.data.splits import Split
 from marsrec.errors import DataError, SettingsError
-from marsrec.models import ModelSettings, decisive
+from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.settings import ModelSettings
 from marsrec.storage import atomic_file
 from marsrec.training.checkpoints import SafetensorsIO
 from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingModule, TrainingSettings

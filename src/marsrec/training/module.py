@@ -14,10 +14,10 @@ from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
-from marsrec.models import ModelSettings
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Objective, Softmax
+from marsrec.nn.settings import ModelSettings
 from marsrec.settings import Settings
 
 MONITOR = "NDCG@10"

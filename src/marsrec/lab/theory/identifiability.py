@@ -275,7 +275,7 @@ def learn(log: Log, *, time_scale: TimeScale, diversity: float, heads: int, epoc
     )
     recommender = Recommender("mars-t", options=options, training=training)
     recommender.fit(Histories.from_log(log), progress=False)
-    readout = recommender._fitted().readout
+    readout = recommender.network.readout
     assert isinstance(readout, Mars)
     operator = readout.operator
     with torch.no_grad():
