@@ -9,7 +9,7 @@ from benchmarks.measure import show, split_like
 from benchmarks.training import Stepper, targets
 from marsrec.data.splits import Split
 from marsrec.lab.efficiency import peak_bytes
-from marsrec.models import RECIPES, model_settings
+from marsrec.models import RECIPES, model_settings, targets_per_batch
 from marsrec.training.module import TrainingSettings, training_batches
 
 STEPS = 6
@@ -21,7 +21,8 @@ def step(split: Split, name: str, length: int) -> list[str]:
     stepper = Stepper(settings, split.histories.n_items)
     causal = stepper.model.causal
     # Prefixes of long histories are many positions each: fewer targets are enough for a time per target.
-    budget = TrainingSettings(targets_per_batch=2048 if causal or length <= 50 else 256)
+    usual = targets_per_batch(settings)
+    budget = TrainingSettings(targets_per_batch=usual if causal or length <= 50 else min(usual, 256))
     batches = training_batches(split, length, causal, budget, 0, twins=settings.objective.needs_twins)
     chosen = [batches[index] for index in range(0, len(batches), max(1, len(batches) // STEPS))][:STEPS]
     count = sum(map(targets, chosen))

@@ -84,6 +84,15 @@ def test_prepare_ml_1m(public_data: Path) -> None:
     assert (found["users"], found["items"], found["interactions"]) == (6_040, 3_416, 999_611)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [([], 256), (["--published"], 2048), (["--targets-per-batch", "64"], 64)]
+)
+def test_fit_takes_the_recipes_batches_unless_told(log: Path, tmp_path: Path, given: list[str], expected: int) -> None:
+    quick = ["--epochs", "1", "--dim", "8", "--length", "8"]
+    call("fit", log, "--model", "fearec", "--out", tmp_path / "m", *quick, *given)
+    assert Recommender.load(tmp_path / "m").training.targets_per_batch == expected
+
+
 def test_fit_recommend_explain_evaluate(log: Path, saved: Path) -> None:
     table = json.loads(call("recommend", saved, "--user", "u3", "--k", "4", "--json"))
     assert [row["rank"] for row in table] == [1, 2, 3, 4]

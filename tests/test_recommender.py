@@ -141,11 +141,13 @@ def test_bad_settings_fail_before_training() -> None:
         Recommender("bert5rec")
 
 
-def test_an_objective_has_batches_of_its_own_unless_training_says_otherwise() -> None:
+def test_a_recipe_may_have_batches_of_its_own_unless_training_says_otherwise() -> None:
     quick = TrainingSettings(epochs=3)
     assert Recommender("fearec", training=quick).training == TrainingSettings(epochs=3, targets_per_batch=256)
     assert Recommender("fearec", published=True).training.targets_per_batch == 2048
     assert Recommender("sasrec").training == TrainingSettings()
+    assert Recommender("fearec", encoder="transformer").training.targets_per_batch == 2048
+    assert Recommender("fearec", training=Recommender("sasrec").training).training.targets_per_batch == 256
     given = TrainingSettings(targets_per_batch=2048)
     assert Recommender("fearec", training=given).training.targets_per_batch == 2048
 

@@ -1,7 +1,7 @@
 """The recipe table, and the rule that picks the backbone of MARS.
 
-A named model is a recipe: an encoder, a readout, a scorer and an objective. A new model is a new file and one line
-here.
+A named model is a recipe: an encoder, a readout, a scorer and an objective. A new model is a new file, a name in the
+union in `marsrec.nn.settings`, and one line here.
 """
 
 from collections.abc import Mapping
@@ -59,6 +59,8 @@ class Recipe(Settings):
     item_dropout: float = 0.0
     sparse_dropout: float = 0.5
     """The encoder's dropout on sparse data, unless the encoder names its own for all data."""
+    targets_per_batch: int = 2048
+    """Targets of a step, unless training says otherwise."""
     time: str = "order of events"
     """What the model sees of time."""
     published: dict[str, Any] = Field(default_factory=dict)
@@ -81,6 +83,7 @@ RECIPES: dict[str, Recipe] = {
     "fearec": Recipe(
         encoder=FrequencySettings(),
         objective=ContrastSettings(),
+        targets_per_batch=256,  # its authors': its contrast makes users alike at first, and it takes steps to undo it
         published={"encoder.published": True, "objective": NextItemSettings().model_dump()},
     ),
     "core": Recipe(
@@ -236,6 +239,18 @@ def has_own_dropout(name: str, encoder: str | None = None) -> bool:
     if encoder is not None:
         return encoder == "gru"
     return name in RECIPES and "dropout" in RECIPES[name].encoder.model_fields_set
+
+
+def targets_per_batch(settings: ModelSettings) -> int:
+    """How many targets a step has unless training says otherwise: as many as the recipe of these parts says.
+
+    Examples
+    --------
+    >>> targets_per_batch(model_settings("fearec")), targets_per_batch(model_settings("fearec", published=True))
+    (256, 2048)
+    """
+    same = (recipe for recipe in RECIPES.values() if parts(recipe) == parts(settings))
+    return next(same, Recipe()).targets_per_batch
 
 
 def title(settings: ModelSettings) -> str:

@@ -48,7 +48,7 @@ class Recommender:
     published : bool
         Do what the published code of a baseline does where ours follows its paper instead.
     training : TrainingSettings, optional
-        How to train; the defaults are the paper's.
+        How to train; the defaults are the paper's, but for the size of fearec's batches, which is its authors'.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Recommender:
         self.name, self.encoder, self.readout, self.published = model, encoder, readout, published
         self.options = dict(options or {})
         planned = self._check_settings()
-        self.training = (training or TrainingSettings()).suited_to(planned.objective)
+        self.training = (training or TrainingSettings()).suited_to(planned)
         self.settings: ModelSettings
         self.split_settings = SplitSettings()
         self._network: SequenceModel | None = None
@@ -227,7 +227,7 @@ class Recommender:
             Columns user, rank, item, score and source, which is "model", or "popularity" for a history without any
             known item. Of the kind that was given: pandas, pyarrow or polars.
         """
-        _ = self.network  # one that is not fitted says so
+        self._fitted()
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
@@ -355,7 +355,7 @@ class Recommender:
         >>> session.add("tea", "2026-01-05 10:00")  # doctest: +SKIP
         >>> session.recommend(k=5)  # doctest: +SKIP
         """
-        _ = self.network  # one that is not fitted says so
+        self._fitted()
         given = self._known(history) if is_one(history) else self._given(history)
         if given.n_users != 1:
             raise DataError(f"a session is of one user; this history has {given.n_users}.")
@@ -442,13 +442,16 @@ class Recommender:
     @property
     def network(self) -> SequenceModel:
         """The trained model."""
-        if self._network is None:
-            raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
-        return self._network
+        return self._fitted()
 
     @network.setter
     def network(self, trained: SequenceModel) -> None:
         self._network = trained
+
+    def _fitted(self) -> SequenceModel:
+        if self._network is None:
+            raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
+        return self._network
 
 
 def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.lab.comparison import alike, find, main_comparison, significance
+from marsrec.lab.comparison import USUAL, alike, find, main_comparison, significance, trained
 from marsrec.models import RECIPES
 
 
@@ -82,9 +82,13 @@ def test_one_result_per_seed_the_one_with_most_prefixes() -> None:
     assert row[0] == "sigma, 2% of the prefixes"
 
 
-def test_a_model_with_batches_of_its_own_says_so_and_is_compared() -> None:
+def test_a_recipes_own_batches_are_compared_and_named_others_are_another_training() -> None:
     own, usual = result("fearec", 0.07, targets_per_batch=256), result("fearec", 0.02)
-    assert find([own, usual], "fearec") == find([usual, own], "fearec") == [own]
-    rows = {row[0]: row[1] for row in main_comparison([own, result("sasrec", 0.08)], "beauty").rows}
+    found = [own, usual, result("sasrec", 0.08), result("sasrec", 0.3, seed=1, targets_per_batch=512)]
+    rows = {row[0]: row[1] for row in main_comparison(found, "beauty").rows}
     assert rows["fearec, batches of 256"] == "*7.00*"
     assert rows["sasrec"] == "**8.00**"
+    assert trained(alike(found, "beauty")) == USUAL
+    large = [result("sasrec", 0.3, targets_per_batch=512), result("mars-t", 0.2, targets_per_batch=512)]
+    assert trained(alike(large, "beauty")) == "targets_per_batch 512"
+    assert "sasrec, batches of 512" in [row[0] for row in main_comparison(large, "beauty").rows]

@@ -303,6 +303,17 @@ def test_two_labels_of_one_run_are_one_run(experiment: Path, tmp_path: Path) -> 
     assert len(json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))) == 4
 
 
+def test_a_recipes_own_batches_are_trained_and_told(experiment: Path, tmp_path: Path) -> None:
+    text = experiment.read_text().replace('["gru4rec", "mars-t"]', '"fearec"').replace("seed = [0, 1]", "")
+    given = text.replace("targets_per_batch = 64", "targets_per_batch = 2048")
+    experiment.write_text(text.replace(", targets_per_batch = 64", "") + given)
+    place, other = (place for _, place in places(experiment, tmp_path))
+    assert place.name != other.name
+    invoke("lab", "run", experiment, *folders(tmp_path))
+    trained = {result.name: result.training.targets_per_batch for result in read_results(tmp_path / "results-a")}
+    assert trained == {place.name: 256, other.name: 2048}
+
+
 def _members(session: int) -> list[int]:
     """Processes of a session that are neither gone nor waiting to be collected."""
     found = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True)

@@ -62,7 +62,7 @@ def fit(
     learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
     targets_per_batch: Annotated[
         int | None,
-        typer.Option(help="Events per step; 2048 if not given, for fearec 256.", rich_help_panel=TRAIN),
+        typer.Option(help="Events per step; 2048, or the recipe's own (fearec: 256).", rich_help_panel=TRAIN),
     ] = None,
     overlap: Annotated[float, typer.Option(help="Share of a window that is context.", rich_help_panel=TRAIN)] = 0.5,
     prefix_share: Annotated[

@@ -16,12 +16,12 @@ from marsrec.lab.page import Section, Table, best, second
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import RANKS, Result
 from marsrec.lab.significance import Floats, gains, paired
-from marsrec.models import RECIPES, backbone, model_settings, paper_options
+from marsrec.models import RECIPES, backbone, model_settings, paper_options, targets_per_batch
 from marsrec.training.module import NOT_DECISIVE, TrainingSettings
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
-NOT_SHARED = {"seed", "prefix_share", "targets_per_batch"}
-"""Training settings that models of a comparison need not share; the last two stand in their rows."""
+AS_PAPER: tuple[tuple[str, Any], ...] = ()
+"""What `_training` says of a training by the paper's settings."""
 
 
 def alike(found: Sequence[Result], data: str) -> list[Result]:
@@ -30,28 +30,24 @@ def alike(found: Sequence[Result], data: str) -> list[Result]:
     ways = Counter(_way(result) for result in here)
     if not ways:
         return []
-    as_paper = Counter({way: count for way, count in ways.items() if way[0] == _training(TrainingSettings())})
+    as_paper = Counter({way: count for way, count in ways.items() if way[0] == AS_PAPER})
     chosen = (as_paper or ways).most_common(1)[0][0]
     return [result for result in here if _way(result) == chosen]
 
 
 def trained(results: Sequence[Result]) -> str:
     """How results that were trained alike were trained, in words."""
-    if not results or _training(results[0].training) == _training(TrainingSettings()):
+    if not results or _training(results[0]) == AS_PAPER:
         return USUAL
-    changed = results[0].training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | NOT_SHARED)
-    return ", ".join(f"{name} {value}" for name, value in changed.items())
+    return ", ".join(f"{name} {value}" for name, value in _training(results[0]))
 
 
 def find(
     results: Sequence[Result], recipe: str, *, readout: str | None = None, options: Mapping[str, Any] | None = None
 ) -> list[Result]:
-    """Those of a recipe at the paper's settings, or changed as given; one per seed.
-
-    That is the one with most prefixes, and of these one with the batches of its objective.
-    """
+    """Those of a recipe at the paper's settings, or changed as given; one per seed, the one with most prefixes."""
     matching: dict[int, Result] = {}
-    for result in sorted(results, key=lambda result: (result.training.prefix_share, _has_usual_batches(result))):
+    for result in sorted(results, key=lambda result: result.training.prefix_share):
         data = CATALOG.get(origin(result.data))
         known = data.paper if data else None
         chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
@@ -224,7 +220,8 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "same kind as its Games and Yelp, but of another year and size. On sparse data mars-t and mars-m have a "
         "dropout of 0.2 on the user vector, which the paper does not mention and the others do not have; the "
         "extensions tell what it is worth, where that was run. mamba4rec and echomamba4rec have the dropout there that "
-        "Mamba4Rec's authors take, 0.4, and not the paper's 0.5."
+        "Mamba4Rec's authors take, 0.4, and not the paper's 0.5; fearec has its authors' batches of 256 targets, where "
+        "the paper's have 2,048."
     ]
     for data in whole(found):
         parts += [f"## {data}", main_comparison(found, data)]
@@ -236,26 +233,27 @@ def _place(name: str, known: list[str]) -> tuple[int, str]:
     return (known.index(name), "") if name in known else (len(known), name)
 
 
-def _training(settings: TrainingSettings) -> str:
-    """What all models of a comparison share."""
-    return settings.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | NOT_SHARED)
+def _training(result: Result) -> tuple[tuple[str, Any], ...]:
+    """How it was trained otherwise than the paper says.
+
+    What a recipe has of its own is left out: prefix_share is for some of them only, and stands in their rows, as do
+    batches of another size.
+    """
+    own = {"seed", "prefix_share"}
+    if result.training.targets_per_batch == targets_per_batch(result.settings):
+        own.add("targets_per_batch")
+    return tuple(result.training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | own).items())
 
 
-def _has_usual_batches(result: Result) -> bool:
-    return result.training.targets_per_batch == result.settings.objective.targets_per_batch
-
-
-def _way(result: Result) -> tuple[str, str, str]:
-    return _training(result.training), result.fingerprint, result.split.model_dump_json()
+def _way(result: Result) -> tuple[tuple[tuple[str, Any], ...], str, str]:
+    return _training(result), result.fingerprint, result.split.model_dump_json()
 
 
 def _named(name: str, of_recipe: Sequence[Result]) -> str:
     share = min(result.training.prefix_share for result in of_recipe)
-    batches = sorted({result.training.targets_per_batch for result in of_recipe})
-    name += "" if share == 1 else f", {share:.0%} of the prefixes"
-    return name + (
-        "" if batches == [TrainingSettings().targets_per_batch] else f", batches of {' and '.join(map(str, batches))}"
-    )
+    size = of_recipe[0].training.targets_per_batch  # the same for all that were trained alike
+    own = "" if size == TrainingSettings().targets_per_batch else f", batches of {size:,}"
+    return name + ("" if share == 1 else f", {share:.0%} of the prefixes") + own
 
 
 def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:

@@ -147,8 +147,9 @@ def read_experiment(path: Path) -> Experiment:
         raise SettingsError(f"{path}: {explain_validation(error)}") from None
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from None
-    once = [run for index, run in enumerate(runs) if run not in runs[:index]]
-    return Experiment(runs=once, efficiency=file.efficiency, theory=file.theory)
+    # By what was given: a setting that is left out may mean another than its default, such as a recipe's own batches.
+    once = {run.model_dump_json(exclude_unset=True): run for run in runs}
+    return Experiment(runs=[*once.values()], efficiency=file.efficiency, theory=file.theory)
 
 
 def _list(value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ AT_ONCE = 16_384
 """Positions that are encoded at once."""
 SIMILAR = 0.5
 """How long the shortest of rows that are encoded together is, at least, as a share of the longest."""
-HELD = 65_536
+HELD = 131_072
 """Positions of one pass from which on the backward pass computes again what it needs, instead of holding it."""
 
 Encode = Callable[[Tensor, Tensor], Tensor]

@@ -144,7 +144,7 @@ def fit(
     progress : bool
         Show a progress bar, or a line per epoch where there is no terminal.
     """
-    training = training or TrainingSettings()
+    training = training or TrainingSettings().suited_to(model)
     if split.train_lengths.max() < 2:
         raise DataError(
             f"there is nothing to train on: no user has two events left for training after the {split.name} split. "

@@ -14,9 +14,10 @@ from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
+from marsrec.models import targets_per_batch
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Objective, Softmax
+from marsrec.nn.objectives.base import Softmax
 from marsrec.nn.settings import ModelSettings
 from marsrec.settings import Settings
 
@@ -33,9 +34,8 @@ class TrainingSettings(Settings):
     """Stop after this many epochs without a better validation NDCG@10."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's learning rate."""
-    targets_per_batch: int = Field(Objective.targets_per_batch, ge=1)
-    """Number of predicted events per step. A model whose objective has a number of its own is trained with that one,
-    unless this is given."""
+    targets_per_batch: int = Field(2048, ge=1)
+    """Number of predicted events per step. `Recommender` takes that of the recipe, unless this is given."""
     pool: int = Field(16, ge=1)
     """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
     Prefixes are mixed."""
@@ -62,11 +62,12 @@ class TrainingSettings(Settings):
     tensorboard: bool = True
     """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
 
-    def suited_to(self, objective: Objective) -> Self:
-        """The same, with the objective's own number of targets per batch unless one was given."""
-        if "targets_per_batch" in self.model_fields_set:
+    def suited_to(self, model: ModelSettings) -> Self:
+        """The same, with the recipe's number of targets per batch unless one was given."""
+        usual = targets_per_batch(model)
+        if "targets_per_batch" in self.model_fields_set or self.targets_per_batch == usual:
             return self
-        return self.model_copy(update={"targets_per_batch": objective.targets_per_batch})
+        return self.model_copy(update={"targets_per_batch": usual})
 
 
 NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator"}

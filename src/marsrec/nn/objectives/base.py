@@ -22,8 +22,6 @@ class Objective(Settings, ABC):
 
     needs_twins: ClassVar[bool] = False
     """Whether batches come with other histories that have the same targets."""
-    targets_per_batch: ClassVar[int] = 2048
-    """Targets of a step, unless training says otherwise."""
 
     @abstractmethod
     def losses(self, model: SequenceModel, batch: Batch, softmax: "Softmax | None" = None) -> Losses:

@@ -26,9 +26,6 @@ class ContrastSettings(Objective):
     """
 
     needs_twins: ClassVar[bool] = True
-    targets_per_batch: ClassVar[int] = 256
-    """Its authors'. The contrast first makes all users alike and small, and hundreds of steps pass until items tell
-    them apart again, however large the batches are."""
 
     name: Literal["next item + contrast"] = "next item + contrast"
     weight: float = Field(0.1, ge=0)
@@ -44,14 +41,18 @@ class ContrastSettings(Objective):
     taken over channels, which have no order; the command that they released for Beauty leaves this loss off."""
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
-        """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds."""
+        """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds.
+
+        A model that is not causal encodes the batch and its views in one pass, and its readout adds for all of them.
+        """
         if not self.weight and not self.frequency_weight:
             return NextItemSettings().losses(model, batch, softmax)
         twins = [] if batch.twins is None else [batch.twins]
         if model.causal:
             output = model(batch, at_targets=True)
-            users, (one, other) = output.users, model(Batch.stack(batch, *twins or [batch])).users.chunk(2)
-        else:  # all in one pass
+            users = output.users
+            one, other = model(Batch.stack(batch, *(twins or [batch]))).users.chunk(2)
+        else:
             output = model(Batch.stack(batch, batch, *twins))
             users, one, *others = output.users.chunk(2 + len(twins))
             other = others[0] if others else users
