@@ -69,14 +69,15 @@ def everything(found: Sequence[Result]) -> Section:
             f"{result.best_epoch} of {result.epochs}",
             f"{result.undisturbed_minutes:.0f}",
             f"{result.settings.encoder.dropout:g}",
+            f"{result.training.targets_per_batch:,}",
             str(result.training.seed),
             result.name,
         ]
         for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed))
     ]
-    columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "dropout", "seed", "file"]
+    columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "dropout", "batch", "seed", "file"]
     text = (
-        "Every run that has a file in `results/`. Test × 100; dropout is the encoder's. All settings and the training "
-        "curve are in the file."
+        "Every run that has a file in `results/`. Test × 100; dropout is the encoder's, batch the targets of a step. "
+        "All settings and the training curve are in the file."
     )
     return Section("everything", "All runs", [text, Table(columns, rows)])
