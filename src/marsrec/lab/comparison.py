@@ -239,10 +239,11 @@ def _training(result: Result) -> tuple[tuple[str, Any], ...]:
     What a recipe has of its own is left out: prefix_share is for some of them only, and stands in their rows, as do
     batches of another size.
     """
-    own = {"seed", "prefix_share"}
-    if result.training.targets_per_batch == targets_per_batch(result.settings):
-        own.add("targets_per_batch")
-    return tuple(result.training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | own).items())
+    own, size = {"seed", "prefix_share", "targets_per_batch"}, result.training.targets_per_batch
+    changed = result.training.model_dump(exclude_defaults=True, exclude=NOT_DECISIVE | own)
+    if size != targets_per_batch(result.settings):
+        changed["targets_per_batch"] = size
+    return tuple(changed.items())
 
 
 def _way(result: Result) -> tuple[tuple[tuple[str, Any], ...], str, str]:
