@@ -133,6 +133,7 @@ def test_mamba_takes_its_authors_dropout_on_sparse_data(name: str) -> None:
     assert model_settings(name, 8.9).encoder.dropout == 0.4
     assert paper_options(paper, name)["encoder.dropout"] == 0.4
     assert paper_options(paper, "mars-m")["encoder.dropout"] == 0.5
+    assert paper_options(paper, "mars-m")["readout.dropout"] == 0.0  # the paper mentions none on the user vector
     assert paper_options(paper, name, encoder="transformer")["encoder.dropout"] == 0.5
     for data in ("ml-1m", "games-2018"):
         assert paper_options(CATALOG[data].paper, name)["encoder.dropout"] == 0.2

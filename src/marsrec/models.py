@@ -224,8 +224,7 @@ def paper_options(
         options["encoder.dropout"] = min(paper.dropout, _sparse_dropout(model, encoder))
     if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
         options["readout.heads"] = paper.heads
-        if paper.length > SPARSE_LENGTH:  # also where data are thinned, so that only the data change
-            options["readout.dropout"] = 0.0
+        options["readout.dropout"] = 0.0  # the paper mentions none on the user vector
     return options
 
 

@@ -10,8 +10,9 @@ import polars as pl
 
 from marsrec.data.catalog import CATALOG
 from marsrec.data.splits import SplitSettings
+from marsrec.lab.comparison import origin
 from marsrec.lab.results import RANKS, Result
-from marsrec.models import model_settings
+from marsrec.models import model_settings, paper_options
 from marsrec.training.module import TrainingSettings
 
 
@@ -26,17 +27,19 @@ def result(
     average: float = 8.9,
     **training: Any,
 ) -> Result:
-    """A result with some share of hits; its other metrics are half and a quarter of it."""
+    """A result at the paper's settings with some share of hits; its other metrics are half and a quarter of it."""
     test = {"HR@10": hits, "NDCG@10": hits / 2, "MRR@10": hits / 4}
     known = CATALOG.get(data.removesuffix("-recbole"))
     statistics = {"average_length": average, **(asdict(known.expected) if known else {})}
+    whole = CATALOG.get(origin(data))
+    chosen = {**paper_options(whole.paper if whole else None, model, readout=readout), **(options or {})}
     return Result(
         data=data,
         fingerprint="x",
         statistics=statistics,
         training_length=average,
         model=model,
-        settings=model_settings(model, average, readout=readout, options=options),
+        settings=model_settings(model, average, readout=readout, options=chosen),
         training=TrainingSettings(seed=seed, **training),
         split=SplitSettings(),
         valid=test,

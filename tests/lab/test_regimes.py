@@ -32,9 +32,7 @@ def test_the_rule_is_judged_on_data_of_every_density(tmp_path: Path) -> None:
         ("hawkes-mean_events20", 18.0, 50, 50),
     ):
         for model, hits in (("mars-t", sparse), ("mars-m", dense)):
-            whole = {"length": 200, "encoder.dropout": 0.2, "readout.heads": 8, "readout.dropout": 0.0}
-            options = whole if "ml-1m" in data else {}  # thinned data keep the settings of the whole
-            found.append(result(model, hits / 100, data=data, average=average, options=options))
+            found.append(result(model, hits / 100, data=data, average=average))
             write_with_ranks(tmp_path, found[-1], [1.0] * hits + [99.0] * (100 - hits), [5] * 100)
     section = backbone_rule(found, tmp_path)
     assert "in 2 of the 3 cases" in section.parts[1]
