@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.lab.comparison import USUAL, alike, find, main_comparison, significance, trained
+from marsrec.lab.comparison import USUAL, alike, contest, find, main_comparison, section, significance, trained
 from marsrec.models import RECIPES
 
 
@@ -40,25 +40,36 @@ def test_other_data_of_the_same_name_are_not_mixed_in() -> None:
     assert len(alike([one, other], "beauty")) == 1
 
 
-def test_mars_is_compared_with_the_best_of_the_others_user_by_user(tmp_path: Path) -> None:
-    users = 400
+def test_mars_is_compared_with_each_of_the_others_user_by_user(tmp_path: Path) -> None:
+    """The runner-up is another one by hits than by how high they stand."""
     made = {
-        "gru4rec": (result("gru4rec", 0.10), [1.0] * 40 + [99.0] * 360),
-        "sasrec": (result("sasrec", 0.50), [1.0] * 200 + [99.0] * 200),
-        "mars-t": (result("mars-t", 0.75), [1.0] * 300 + [99.0] * 100),
+        "gru4rec": (result("gru4rec", 0.30), [1.0] * 120 + [99.0] * 280),
+        "sasrec": (result("sasrec", 0.50), [9.0] * 200 + [99.0] * 200),
+        "mars-t": (result("mars-t", 0.75), [3.0] * 300 + [99.0] * 100),
     }
     for one, ranks in made.values():
-        write_with_ranks(tmp_path, one, ranks, [5] * users)
-    (row,) = significance([one for one, _ in made.values()], tmp_path).rows
-    assert row[:3] == ["beauty", "mars-t", "sasrec"]
-    assert row[3].startswith("+25.00 [+2")
-    assert row[3].endswith("p < 0.0001")
+        write_with_ranks(tmp_path, one, ranks, [5] * len(ranks))
+    against = contest([one for one, _ in made.values()], tmp_path)
+    assert against is not None
+    ours, contests = against
+    table = significance(contests, ours)
+    assert table.columns == ["mars-t against", "HR@10", "NDCG@10", "MRR@10", "seeds"]
+    gru4rec, sasrec = table.rows
+    assert (gru4rec[0], sasrec[0], sasrec[-1]) == ("gru4rec", "sasrec", "1 / 1")
+    assert gru4rec[1].startswith("+45.00 [+")
+    assert sasrec[1].startswith("**+25.00 [+2")
+    assert sasrec[1].endswith("p < 0.0001**")
+    assert gru4rec[3].startswith("**-5.00 [-")  # 120 at rank 1 are more MRR than 300 at rank 3
+    assert not sasrec[3].startswith("**")
 
 
 @pytest.mark.parametrize("missing", ["sasrec", "mars-t"])
 def test_nothing_is_claimed_of_what_was_not_run(tmp_path: Path, missing: str) -> None:
-    (row,) = significance([result("mars-t" if missing == "sasrec" else "sasrec")], tmp_path).rows
-    assert row[1] == "not run"
+    one = result("mars-t" if missing == "sasrec" else "sasrec")
+    assert contest([one], tmp_path) is None
+    parts = section([one], tmp_path).parts
+    assert "MARS against the others: not run." in parts
+    assert parts[parts.index("## sports") + 1] == "Not run."
 
 
 def test_recboles_order_of_events_is_compared_with_the_paper_too() -> None:

@@ -1,7 +1,8 @@
-"""The main comparison: every recipe beside the paper's figures, and MARS against the best of the others."""
+"""The main comparison: every recipe beside the paper's figures, and MARS against each of the others."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -15,13 +16,26 @@ from marsrec.lab import paper
 from marsrec.lab.page import Section, Table, best, second
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import RANKS, Result
-from marsrec.lab.significance import Floats, gains, paired
+from marsrec.lab.significance import Difference, Floats, gains, paired
 from marsrec.models import RECIPES, backbone, model_settings, paper_options, targets_per_batch
 from marsrec.training.module import NOT_DECISIVE, TrainingSettings
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
 AS_PAPER: tuple[tuple[str, Any], ...] = ()
 """What `_training` says of a training by the paper's settings."""
+PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
+"""The data of the comparison, run or not: the paper's, and what stands in for two of them."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """MARS against another model on the same users."""
+
+    other: str
+    differences: dict[str, Difference]
+    """By metric, MARS less the other."""
+    seeds: tuple[int, int]
+    """How many of either are compared."""
 
 
 def alike(found: Sequence[Result], data: str) -> list[Result]:
@@ -125,9 +139,7 @@ def ranks(result: Result, folder: Path) -> pl.DataFrame:
 
 def datasets(found: Sequence[Result]) -> list[str]:
     """Names of the data in results: the paper's first, in its order."""
-    names = {result.data for result in found}
-    known = list(paper.MAIN)
-    return sorted(names, key=lambda name: (*_place(published_name(name), known), name))
+    return sorted({result.data for result in found}, key=_order)
 
 
 def whole(found: Sequence[Result]) -> list[str]:
@@ -138,7 +150,7 @@ def whole(found: Sequence[Result]) -> list[str]:
 def main_comparison(found: Sequence[Result], data: str) -> Table:
     """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
     results = alike(found, data)
-    published = paper.MAIN.get(published_name(data), {}) if as_published(results) else {}
+    published = published_name(data) if as_published(results) else ""
     runs = {name: find(results, name) for name in RECIPES}
     means = {
         metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
@@ -146,8 +158,8 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     }
     rows = []
     for name, of_recipe in runs.items():
-        theirs = published.get(name)
-        beside = " / ".join(f"{figure:.2f}" for figure in theirs) if theirs else "none"
+        theirs = paper.MAIN.get(published, {}).get(name)
+        beside = _published(theirs, paper.DEVIATIONS.get(published, {}).get(name))
         if not of_recipe:
             rows.append([name, *["not run"] * 3, beside, "", "", "", ""])
             continue
@@ -169,46 +181,43 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     return Table(
         columns,
         rows,
-        f"Training: {trained(results)}. **Best**, *second*. Minutes are epochs times those of the median one.",
+        f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
+        "times those of the median one, on a shared machine whose speed varies by half: they do not compare models, "
+        "which the efficiency page does.",
     )
 
 
-def runner_up(results: Sequence[Result]) -> tuple[str, list[Result], str, list[Result]] | None:
-    """MARS as the backbone rule takes it, and the best of the others by NDCG@10; None if either was not run."""
-    if not results:
-        return None
-    ours = backbone(density(results[0]))
+def contest(results: Sequence[Result], folder: Path) -> tuple[str, dict[str, Contest]] | None:
+    """MARS as the backbone rule takes it against each of the others; None if it or all the others were not run."""
+    ours = backbone(density(results[0])) if results else ""
+    mine = find(results, ours) if results else []
     others = {name: find(results, name) for name in RECIPES if not name.startswith("mars")}
-    others = {name: of_recipe for name, of_recipe in others.items() if of_recipe}
-    mine = find(results, ours)
-    if not mine or not others:
-        return None
-    name = max(others, key=lambda other: mean(figures(others[other], "NDCG@10")))
-    theirs = others[name]
-    common = {result.training.seed for result in mine} & {result.training.seed for result in theirs}
-    if common:
-        mine, theirs = ([result for result in of if result.training.seed in common] for of in (mine, theirs))
-    return ours, mine, name, theirs
-
-
-def significance(found: Sequence[Result], folder: Path) -> Table:
-    """MARS against the best of the others, user by user."""
-    rows = []
-    for data in whole(found):
-        contest = runner_up(alike(found, data))
-        if contest is None:
-            rows.append([data, "not run", "", *[""] * len(METRICS), ""])
+    contests: dict[str, Contest] = {}
+    for name, theirs in others.items():
+        if not mine or not theirs:
             continue
-        ours, mine, other, theirs = contest
-        cells = [str(paired(*(per_user(of, folder, metric) for of in (mine, theirs)))) for metric in METRICS]
-        rows.append([data, ours, _named(other, theirs), *cells, f"{len(mine)} / {len(theirs)}"])
+        seeds = {result.training.seed for result in mine} & {result.training.seed for result in theirs}
+        pair = [[r for r in of if not seeds or r.training.seed in seeds] for of in (mine, theirs)]
+        differences = {metric: paired(*(per_user(of, folder, metric) for of in pair)) for metric in METRICS}
+        contests[name] = Contest(_named(name, theirs), differences, (len(pair[0]), len(pair[1])))
+    return (ours, contests) if contests else None
+
+
+def significance(contests: dict[str, Contest], ours: str) -> Table:
+    """MARS against every other model, user by user; the best other is another one in each metric."""
+    strongest = {metric: min(contests, key=lambda name: contests[name].differences[metric].mean) for metric in METRICS}
+    rows = []
+    for name, one in contests.items():
+        cells = {metric: str(difference) for metric, difference in one.differences.items()}
+        cells = {metric: best(cell) if strongest[metric] == name else cell for metric, cell in cells.items()}
+        rows.append([one.other, *cells.values(), " / ".join(map(str, one.seeds))])
     return Table(
-        ["data", "MARS", "best other (NDCG@10)", *METRICS, "seeds"],
+        [f"{ours} against", *METRICS, "seeds"],
         rows,
-        "Difference × 100 of MARS and the best other, with its 95 % bootstrap interval over users and the two-sided p "
-        "of a paired randomisation test. A model's gains are averaged over the seeds that both have, where there are "
-        "such: the interval tells of other users, not of other initial weights. The best other was chosen on the same "
-        "test, for which p is not corrected.",
+        f"Difference × 100 of {ours} and the other, with its 95 % bootstrap interval over users and the two-sided p of "
+        "a paired randomisation test. A model's gains are averaged over the seeds that both have, where there are "
+        "such: the interval tells of other users, not of other initial weights. **The runner-up** is the best other "
+        "by the metric; it was chosen on the same test, for which p is not corrected.",
     )
 
 
@@ -217,20 +226,38 @@ def section(found: Sequence[Result], folder: Path) -> Section:
     parts: list[str | Table] = [
         'Test × 100, all items ranked, history not masked. "paper" is its table of the main results: HR@10 / NDCG@10 '
         "/ MRR@10. Data sets that the paper does not have show no figures of it: games-2018 and yelp-2019 are of the "
-        "same kind as its Games and Yelp, but of another year and size. On sparse data mars-t and mars-m have a "
-        "dropout of 0.2 on the user vector, which the paper does not mention and the others do not have; the "
-        "extensions tell what it is worth, where that was run. mamba4rec and echomamba4rec have the dropout there that "
-        "Mamba4Rec's authors take, 0.4, and not the paper's 0.5; fearec has its authors' batches of 256 targets, where "
-        "the paper's have 2,048."
+        "same kind as its Games and Yelp, but of another year and size. mamba4rec and echomamba4rec have on sparse "
+        "data the dropout that Mamba4Rec's authors take, 0.4, and not the paper's 0.5; fearec has its authors' batches "
+        "of 256 targets, where the paper's have 2,048."
     ]
-    for data in whole(found):
-        parts += [f"## {data}", main_comparison(found, data)]
-    parts += ["## Is the difference significant?", significance(found, folder)]
+    run = whole(found)
+    for data in sorted({*PLANNED, *run}, key=_order):
+        parts.append(f"## {data}")
+        if data not in run:
+            parts.append("Not run.")
+            continue
+        parts.append(main_comparison(found, data))
+        against = contest(alike(found, data), folder)
+        if against is None:
+            parts.append("MARS against the others: not run.")
+        else:
+            ours, contests = against
+            parts += [f"### Is the difference significant? {ours} on {data}", significance(contests, ours)]
     return Section("main", "Main comparison", parts)
 
 
-def _place(name: str, known: list[str]) -> tuple[int, str]:
-    return (known.index(name), "") if name in known else (len(known), name)
+def _order(data: str) -> tuple[int, str]:
+    """The paper's data first, in its order; those of another year where the paper has theirs."""
+    known = list(paper.MAIN)
+    kind = next((name for name in known if data == name or data.startswith(f"{name}-")), None)
+    return (len(known) if kind is None else known.index(kind), data)
+
+
+def _published(figures: paper.Figures | None, deviations: paper.Figures | None) -> str:
+    if figures is None:
+        return "none"
+    beside = [""] * len(figures) if deviations is None else [f" ± {deviation:.2f}" for deviation in deviations]
+    return " / ".join(f"{figure:.2f}{deviation}" for figure, deviation in zip(figures, beside, strict=True))
 
 
 def _training(result: Result) -> tuple[tuple[str, Any], ...]:
