@@ -93,7 +93,7 @@ def read(network: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def on_trained(folder: Path) -> list[str]:
-    """The largest difference of test users' vectors, and the metrics of both forms."""
+    """The largest difference of test users' vectors, the metrics of both forms, and those of whole histories."""
     recommender = Recommender.load(folder)
     network, split, length = recommender.network, recommender.split(), recommender.settings.length
     readout = network.readout
@@ -107,6 +107,8 @@ def on_trained(folder: Path) -> list[str]:
             readings = [read(network, batches[i]) for i in range(len(batches))]
             vectors[form], rates = (torch.cat(parts) for parts in zip(*readings, strict=True))
             found[form] = evaluate(network, split, length, "test").metrics
+            if form == "streaming" and network.encoder.recurrent:  # no positions: any length can be read
+                found["whole"] = evaluate(network, split, int(split.histories.lengths.max()), "test").metrics
     apart = (vectors["streaming"] - vectors["dense"]).norm(dim=1) / vectors["dense"].norm(dim=1)
     return [
         str(folder),
@@ -114,8 +116,8 @@ def on_trained(folder: Path) -> list[str]:
         f"{apart.max():.1e}",
         f"{apart.median():.1e}",
         *(
-            " / ".join(f"{100 * found[form][name]:.3f}" for name in ("HR@10", "NDCG@10"))
-            for form in ("dense", "streaming")
+            " / ".join(f"{100 * found[form][name]:.3f}" for name in ("HR@10", "NDCG@10")) if form in found else ""
+            for form in ("dense", "streaming", "whole")
         ),
     ]
 
@@ -124,9 +126,17 @@ def main(folders: Sequence[str] = ()) -> None:
     if folders:
         show(
             f"Both forms on trained weights, {NODES} nodes",
-            ["model", "ρ", "largest difference of a vector", "median", "dense HR / NDCG@10", "streaming"],
+            [
+                "model",
+                "ρ",
+                "largest difference of a vector",
+                "median",
+                "dense HR / NDCG@10",
+                "streaming",
+                "whole histories",
+            ],
             [on_trained(Path(folder)) for folder in folders],
-            "differences relative to the vector's length",
+            "differences relative to the vector's length; whole histories are read in the streaming form, not cut",
         )
         return
     columns = [

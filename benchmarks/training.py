@@ -2,6 +2,7 @@
 
 import time
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,24 @@ from marsrec.training.module import TrainingSettings, training_batches
 
 DATA = ("beauty", "ml-1m")
 STEPS = 12
+MODELS = ("mars-t", "mars-m")
+PARTS = {
+    "_LinearCrossEntropy": "loss over all items",
+    "_Scan": "selective scan",
+    "_Conv": "causal convolution",
+    "_CausalAttention": "attention",
+    "_DecayedAverage": "MARS averages",
+    "_GatedSum": "MARS gate",
+    "_Dropout": "dropout",
+    "Optimizer": "optimizer",
+    "aten::native_layer_norm": "layer norms",
+    "aten::_index_put_impl_": "item embedding",
+    "aten::embedding": "item embedding",
+    "aten::mm": "other matrix products",
+    "aten::addmm": "other matrix products",
+    "aten::bmm": "other matrix products",
+}
+"""What an event of the profiler belongs to, by how its name, or that of one around it, begins."""
 
 
 class Stepper:
@@ -128,6 +147,33 @@ def epoch_against_bound(split: Split, name: str, settings: ModelSettings) -> lis
     ]
 
 
+def shares(split: Split, settings: ModelSettings) -> dict[str, float]:
+    """Milliseconds of a training step by part, the first entry all of it."""
+    stepper = Stepper(settings, split.histories.n_items)
+    batches = training_batches(split, settings.length, True, TrainingSettings(), 0)
+    chosen = [batches[index] for index in range(STEPS)]
+    stepper.step(chosen[0])
+    start = time.perf_counter()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for batch in chosen:
+            stepper.step(batch)
+        spent = time.perf_counter() - start
+    parts: dict[str, float] = {}
+    for event in profile.events():
+        parts[part_of(event)] = parts.get(part_of(event), 0.0) + event.self_cpu_time_total / 1e3 / STEPS
+    whole = 1e3 * spent / STEPS
+    return {"all": whole, **parts, "between operations": whole - sum(parts.values())}
+
+
+def part_of(event: Any) -> str:
+    """The part of the outermost event that belongs to one."""
+    found = "elementwise and rest"
+    while event is not None:
+        found = next((part for name, part in PARTS.items() if event.name.startswith(name)), found)
+        event = event.cpu_parent
+    return found
+
+
 def peak_flops() -> float:
     """Operations per second of a large square matrix product."""
     size = 2048
@@ -153,9 +199,26 @@ def main() -> None:
         [mars_against_backbone(s, title, lengths[n]) for n, (s, title) in splits.items()],
     )
     show(
-        "A whole epoch of mars-t beside its matrix products at full speed",
+        "A whole epoch beside its matrix products at full speed",
         ["data", "epoch s", "bound s", "ratio", "targets/s", "building batches (wanted: < 5 %)"],
-        [epoch_against_bound(s, title, settings_for("mars-t", lengths[n])) for n, (s, title) in splits.items()],
+        [
+            epoch_against_bound(s, f"{model}, {title}", settings_for(model, lengths[n]))
+            for n, (s, title) in splits.items()
+            for model in MODELS
+        ],
+    )
+    split, title = splits["ml-1m"]
+    profiles = {model: shares(split, settings_for(model, 200)) for model in MODELS}
+    rows = {
+        part: [f"{profiles[model].get(part, 0.0):.1f}" for model in MODELS]
+        for model in MODELS
+        for part in profiles[model]
+    }
+    show(
+        f"Where a training step of 2,048 targets goes on {title}, ms",
+        ["part", *MODELS],
+        [[part, *cells] for part, cells in sorted(rows.items(), key=lambda row: -float(row[1][-1]))],
+        "with the profiler on, which costs some microseconds an operation",
     )
 
 

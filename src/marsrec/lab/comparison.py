@@ -242,7 +242,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
             parts.append("MARS against the others: not run.")
         else:
             ours, contests = against
-            parts += [f"### Is the difference significant? {ours} on {data}", significance(contests, ours)]
+            parts += [f"## {data}: is the difference significant?", significance(contests, ours)]
     return Section("main", "Main comparison", parts)
 
 
