@@ -2,7 +2,10 @@
 
 import os
 import platform
+import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -43,8 +46,28 @@ def examine() -> dict[str, dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Of the software, its language and what it stands on."""
-    return {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}}
+    """Of the software, its language and what it stands on; with the commit if it runs from a checkout."""
+    found = {"marsrec": __version__, "python": platform.python_version(), **{p: _version(p) for p in PACKAGES}}
+    at = commit(Path(__file__).resolve().parent)
+    return found if at is None else {**found, "commit": at}
+
+
+@cache
+def commit(package: Path) -> str | None:
+    """Commit of the checkout that a package belongs to, with "+" if the package differs from it; None elsewhere.
+
+    It is asked once: what is imported later than that may be newer.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(package), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # else it is installed below a checkout of something else
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return None
 
 
 def machine() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What an inspection says is what the model does, against plain loops and the model's own functions."""
 
+import json
 import math
 from collections.abc import Iterator
 from itertools import product
@@ -7,19 +8,24 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import polars as pl
 import pytest
 import torch
-from tests.synthetic import cyclic_log
+from tests.synthetic import cyclic_log, histories_of
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import contexts, gather
+from marsrec.data.histories import Histories
+from marsrec.data.log import Log
+from marsrec.data.moments import spell_age
 from marsrec.errors import DataError
 from marsrec.lab import attention
 from marsrec.lab.attention import attention_entropy
-from marsrec.lab.inspection import LEVELS, Inspection, inspect, read, write
+from marsrec.lab.inspection import LEVELS, Inspection, inspect, read, resolution, write
 from marsrec.lab.inspection_page import section
-from marsrec.lab.inspection_pictures import LONGEST
+from marsrec.lab.inspection_pictures import draw_spread
 from marsrec.lab.page import Picture, Table
+from marsrec.nn.mars import SIGMA
 
 OPTIONS = {"dim": 8, "length": 6, "encoder.dropout": 0.0}
 
@@ -160,8 +166,8 @@ def test_ages_in_events_where_time_is_not_seen() -> None:
     assert found.decay is not None
     assert found.decay.unit == "events"
     assert [event.age for event in found.examples[0].events] == [5, 4, 3, 2, 1, 0]
-    table = next(part for part in section("x", found).parts if isinstance(part, Table) and part.columns[0] == "head")
-    assert table.rows[0][1].endswith(" events")
+    assert heads_table(found).rows[0][1].endswith(" events")
+    assert "†" not in str(heads_table(found.model_copy(update={"resolution": 1e6})))  # hours are not seen
 
 
 def test_a_rate_of_nearly_nothing_is_a_finite_half_life(tmp_path: Path) -> None:
@@ -199,8 +205,6 @@ def test_pictures_show_the_gate_and_the_shares(inspected: Inspection) -> None:
     bars = gate.patches
     assert [bar.get_width() for bar in bars] == [head.mean_gate for head in inspected.decay.heads]
     assert len({bar.get_hatch() for bar in bars}) == 4  # told apart without colours
-    marks = [line.get_ydata()[0] for line in pictures["mars-spread"].draw().axes[0].lines]
-    assert marks == [min(head.half_lives.quantiles[2], LONGEST) for head in inspected.decay.heads]
     for example, name in zip(inspected.examples, users, strict=True):
         axis = pictures[name].draw().axes[1]
         shown = example.top + [example.following] * (example.following not in example.top)
@@ -209,6 +213,89 @@ def test_pictures_show_the_gate_and_the_shares(inspected: Inspection) -> None:
         labels = [label.get_text() for label in axis.get_yticklabels()]
         assert f"{example.following.item}\nrank {example.following.rank:g}, taken next" in labels
     plt.close("all")
+
+
+def test_the_spread_shows_modulation_between_its_bounds(mars: Recommender, inspected: Inspection) -> None:
+    assert inspected.decay is not None
+    model, split = mars.network, mars.split()
+    batch = gather(split.histories, contexts(split.histories, split.test, 6))
+    with torch.no_grad():
+        embedded, states = model.encode(batch)
+        rates = model.readout.read(states, embedded, batch).rates[:, 0]
+        factors = (rates / model.readout.operator.base_rates()).numpy()
+    modulation, gate = draw_spread(inspected.decay).axes
+    bounds = [line.get_ydata()[0] for line in modulation.lines if line.get_linestyle() == "--"]
+    assert bounds == [math.exp(-SIGMA), math.exp(SIGMA)]
+    low, high = modulation.get_ylim()
+    assert low < bounds[0] < bounds[1] < high
+    marks = [line for line in modulation.lines if line.get_linestyle() != "--"]
+    assert [mark.get_ydata()[0] for mark in marks] == pytest.approx(np.median(factors, axis=0), rel=1e-4)
+    assert len({mark.get_marker() for mark in marks}) == 4  # told apart without colours
+    ends = [part.get_segments()[0][:, 1] for part in modulation.collections]  # all, thin and thick lines of each head
+    for k, quantiles in enumerate(np.quantile(factors, [0, 1, *LEVELS], axis=0).T):
+        least, most, low, start, _, end, high = quantiles
+        expected = [[least, most], [low, high], [start, end]]
+        assert np.array(ends[3 * k : 3 * k + 3]) == pytest.approx(np.array(expected), rel=1e-4)
+    assert np.ptp(factors, axis=0).min() > 0.01  # there is something to see
+    assert [mark.get_ydata()[0] for mark in gate.lines] == [head.gate.quantiles[2] for head in inspected.decay.heads]
+    assert "no unit" in modulation.get_ylabel()
+    plt.close("all")
+
+
+def test_without_modulation_and_with_one_head_all_users_are_at_one() -> None:
+    found = inspect(fitted("mars-t", **{"readout.modulation": False, "readout.heads": 1}))
+    assert found.decay is not None
+    for axis in draw_spread(found.decay).axes:
+        assert len(axis.collections) == 2  # no range and no histogram
+        for part in axis.collections:
+            assert part.get_segments()[0][:, 1] == pytest.approx([1, 1], rel=1e-5)
+        assert axis.get_ylim()[1] < 2
+    plt.close("all")
+
+
+def test_the_resolution_is_the_shortest_time_between_events_of_a_user() -> None:
+    days = [0, 1, 3, 3, 6]
+    times = [86_400 * day for day in days] + [86_400 * (6 + day) + 60 for day in days]  # the next user, a minute later
+    frame = pl.DataFrame({"user": [1] * 5 + [2] * 5, "item": [*range(5)] * 2, "time": times})
+    assert resolution(histories_of(frame)) == 24
+    milliseconds = Histories.from_log(Log(pl.DataFrame({"user": [1, 1], "item": [1, 2], "time": [0, 7_200_000]}), "ms"))
+    assert resolution(milliseconds) == 2
+    assert resolution(histories_of(pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1], "time": [5, 5, 9]}))) is None
+
+
+def test_half_lives_below_the_resolution_are_marked(inspected: Inspection, tmp_path: Path) -> None:
+    assert inspected.decay is not None
+    lives = [head.half_lives.quantiles[2] for head in inspected.decay.heads]
+    low, high = sorted(lives)[1:3]
+    assert low < high
+    between = math.sqrt(low * high)
+    coarse = inspected.model_copy(update={"resolution": between})
+    below = [k for k, life in enumerate(lives, start=1) if life < between]
+    assert len(below) == 2
+    table = heads_table(coarse)
+    assert [k for k, row in enumerate(table.rows, start=1) if row[2].endswith(" †")] == below
+    assert f"† Below the data's resolution ({spell_age(between, 'hours')}): two events of a user" in table.caption
+    rates = [inspected.decay.heads[k - 1].rates.quantiles[2] for k in below]
+    left = max((1 + between) ** -rate for rate in rates)
+    assert f"In head {below[0]}, {below[1]} an event of that age weighs at most {left:.2g} of a new" in table.caption
+    labels = next(part for part in section("x", coarse).parts if isinstance(part, Picture)).draw().legends[0].texts
+    drawn = f"below the data's resolution ({spell_age(between, 'hours')})"
+    assert (drawn in [label.get_text() for label in labels]) == (between > 1 / 60)
+    fine = inspected.model_copy(update={"resolution": min(head.half_lives.quantiles[0] for head in coarse.decay.heads)})
+    for silent in (fine, inspected.model_copy(update={"resolution": None})):
+        assert "†" not in str(heads_table(silent))
+    plt.close("all")
+
+
+def test_an_inspection_without_a_resolution_is_read(inspected: Inspection, tmp_path: Path) -> None:
+    old = json.loads(inspected.model_dump_json(exclude={"resolution"}))
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    assert read(tmp_path / "old.json") == inspected.model_copy(update={"resolution": None})
+
+
+def heads_table(inspected: Inspection) -> Table:
+    parts = section("x", inspected).parts
+    return next(part for part in parts if isinstance(part, Table) and part.columns[0] == "head")
 
 
 def test_mars_on_an_encoder_without_attention_shows_its_rates() -> None:

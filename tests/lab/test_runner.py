@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.synthetic import cyclic_log
 from typer.testing import CliRunner
@@ -19,8 +20,9 @@ from typer.testing import CliRunner
 from marsrec.cli import app
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run, read_experiment
-from marsrec.lab.results import read_results
+from marsrec.lab.results import inspection_of, read_results
 from marsrec.lab.runner import Place, place_of, recommender_of, run_all, source_of
+from marsrec.training.fit import CHECKPOINT
 
 GRID = """
 [[runs]]
@@ -55,10 +57,14 @@ def places(experiment: Path, tmp_path: Path) -> list[tuple[Run, Place]]:
     return [(run, place_of(run, tmp_path / "runs-a", tmp_path / "results-a")) for run in runs]
 
 
+def states(experiment: Path, tmp_path: Path) -> list[str]:
+    status = json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))
+    return [row["state"] for row in status["runs"]]
+
+
 def test_a_grid_is_done_once(experiment: Path, tmp_path: Path) -> None:
     invoke("lab", "run", experiment, "--only", "mars-t*seed 1", *folders(tmp_path))
-    states = [row["state"] for row in json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))]
-    assert states == ["missing", "missing", "missing", "done"]
+    assert states(experiment, tmp_path) == ["missing", "missing", "missing", "done"]
     (first,) = (tmp_path / "results-a").glob("*.json")
     written = first.stat().st_mtime_ns
     invoke("lab", "run", experiment, *folders(tmp_path))
@@ -71,8 +77,7 @@ def test_a_grid_is_done_once(experiment: Path, tmp_path: Path) -> None:
         ("mars-t", 1),
     ]
     experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 3"))
-    states = {row["state"] for row in json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))}
-    assert states == {"missing"}  # another setting is another run
+    assert states(experiment, tmp_path) == ["missing"] * 4  # another setting is another run
 
 
 def test_several_workers_find_the_same(experiment: Path, tmp_path: Path) -> None:
@@ -84,21 +89,38 @@ def test_several_workers_find_the_same(experiment: Path, tmp_path: Path) -> None
 
 
 def test_a_killed_runner_goes_on_to_the_same_results(experiment: Path, tmp_path: Path) -> None:
-    experiment.write_text(experiment.read_text().replace("epochs = 2", "epochs = 12"))
-    command = [sys.executable, "-m", "marsrec", "lab", "run", str(experiment), "--only", "mars-t/seed 0"]
-    killed = subprocess.Popen([*command, *folders(tmp_path)], stderr=subprocess.DEVNULL)
+    """Killed in the middle of the second run of a grid: the first stays, the second goes on, the others follow."""
+    text = experiment.read_text().replace("epochs = 2", "epochs = 40").replace("[0, 1]", "0")
+    experiment.write_text(text)
+    (_, first), (_, second) = places(experiment, tmp_path)
+    command = [sys.executable, "-m", "marsrec", "lab", "run", str(experiment), *folders(tmp_path)]
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # as in this process: sums are taken in the same order
+    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=one_thread)
     deadline = time.monotonic() + 120
-    while not list((tmp_path / "runs-a").glob("*.training/curve.csv")):  # an epoch is done
-        assert killed.poll() is None or list((tmp_path / "runs-a").glob("*.training/curve.csv"))
+    while len(second.curve()) < 2:
+        assert killed.poll() is None, "ended before it could be killed"
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
+    assert [first.progress(), second.progress()] == ["done", "begun"]
+    assert not second.result.exists()
+    assert (second.state / CHECKPOINT).exists()
+    before, written = second.curve(), first.result.stat().st_mtime_ns
+    assert 2 <= len(before) < 40
     for name in ("a", "b"):
-        invoke("lab", "run", experiment, "--only", "mars-t/seed 0", *folders(tmp_path, name))
-    (resumed,), (undisturbed,) = (read_results(tmp_path / f"results-{name}") for name in ("a", "b"))
-    assert resumed.test == undisturbed.test
-    assert len(resumed.curve) == len(undisturbed.curve) == 12
+        invoke("lab", "run", experiment, *folders(tmp_path, name))
+    assert first.result.stat().st_mtime_ns == written
+    resumed, undisturbed = (read_results(tmp_path / f"results-{name}") for name in ("a", "b"))
+    assert [r.name for r in resumed] == [r.name for r in undisturbed] == sorted([first.name, second.name])
+    for mine, other in zip(resumed, undisturbed, strict=True):
+        assert (mine.valid, mine.test, mine.best_epoch) == (other.valid, other.test, other.best_epoch)
+        assert [row["train/loss"] for row in mine.curve] == [row["train/loss"] for row in other.curve]
+        ranks = [pl.read_parquet(tmp_path / f"results-{name}" / "ranks" / f"{mine.name}.parquet") for name in "ab"]
+        assert ranks[0].equals(ranks[1])
+        assert ranks[0].height == 20
+    seconds = [row["seconds"] for row in next(r for r in resumed if r.name == second.name).curve]
+    assert seconds[: len(before)] == [row["seconds"] for row in before]  # went on, and did not begin anew
 
 
 def test_a_ray_cluster_finds_the_same(experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +166,28 @@ def test_data_of_several_densities(tmp_path: Path) -> None:
     assert found["shop-latest5"].statistics["longest"] == 5
     assert found["shop-latest5"].training_length == 3
     assert found["hawkes-users20-mean_events8"].statistics["users"] == 20
+
+
+def test_examples_are_kept_of_generated_users_only(tmp_path: Path) -> None:
+    cyclic_log(users=20).write_csv(tmp_path / "hawkes-shop.csv")  # real people, whatever the file is called
+    path = tmp_path / "grid.toml"
+    small = 'model = "mars-t"\noptions = { length = 10, dim = 8 }\ntraining = { epochs = 1 }'
+    path.write_text(
+        f"""
+        [[runs]]
+        data = "{tmp_path / "hawkes-shop.csv"}"
+        {small}
+        [[runs]]
+        data = "hawkes"
+        hawkes = {{ users = 20, mean_events = 8 }}
+        {small}
+        """
+    )
+    invoke("lab", "run", path, *folders(tmp_path))
+    found = {r.data: inspection_of(r, tmp_path / "results-a") for r in read_results(tmp_path / "results-a")}
+    assert found["hawkes-shop"].decay is not None
+    assert found["hawkes-shop"].examples == []
+    assert found["hawkes-users20-mean_events8"].examples[0].user.startswith("u")
 
 
 def test_variants_and_a_training_for_all(tmp_path: Path) -> None:
@@ -203,8 +247,7 @@ def test_ctrl_c_stops_all_workers_at_once(experiment: Path, tmp_path: Path) -> N
         assert runner.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    states = json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))
-    assert [row["state"] for row in states].count("running") == 2
+    assert states(experiment, tmp_path).count("running") == 2
     runner.send_signal(signal.SIGINT)
     _, said = runner.communicate(timeout=60)
     assert runner.returncode == 130
@@ -300,7 +343,7 @@ def test_measurements_are_not_begun_out_of_time(experiment: Path, tmp_path: Path
 def test_two_labels_of_one_run_are_one_run(experiment: Path, tmp_path: Path) -> None:
     same = experiment.read_text().replace("[[runs]]", '[[runs]]\nlabel = "again"')
     experiment.write_text(experiment.read_text() + same)
-    assert len(json.loads(invoke("lab", "status", experiment, "--json", *folders(tmp_path)))) == 4
+    assert len(states(experiment, tmp_path)) == 4
 
 
 def test_a_recipes_own_batches_are_trained_and_told(experiment: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,6 +65,15 @@ def test_auxiliary_losses_are_logged_one_by_one(tmp_path: Path) -> None:
     assert (parts - curve["train/loss"]).abs().max() < 1e-5
     assert (curve["train/diversity"] < 0).all()
     assert (curve["train/balance"] >= 0.01).all()
+
+
+def test_the_line_of_an_epoch_tells_its_mean_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    split = leave_one_out(histories_of(cyclic_log(users=60)))
+    training = TrainingSettings(epochs=2, targets_per_batch=32, learning_rate=0.01, tensorboard=False)
+    curve = fit(split, model_settings("sasrec", options=SMALL), training).curve
+    told = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", capsys.readouterr().err)
+    assert told == [(str(row["epoch"]), f"{row['train/loss']:.3f}") for row in curve]
+    assert len(told) == 2
 
 
 def test_time_limit_keeps_the_best_so_far(tmp_path: Path) -> None:

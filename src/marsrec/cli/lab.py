@@ -27,6 +27,9 @@ Results = Annotated[Path, typer.Option(help="Folder of the results.")]
 Runs = Annotated[Path, typer.Option(help="Folder of trained models and unfinished trainings.")]
 Only = Annotated[str | None, typer.Option(help="Runs whose title has this in it, such as beauty or mars-t*seed 0.")]
 
+LEFT = "minutes left"
+"""Column of the status: how long a run may still take."""
+
 
 @lab.command()
 def run(
@@ -79,33 +82,36 @@ def status(
 
     found = read_results(results)
     rows: list[dict[str, Any]] = []
-    left, unknown = 0.0, 0
+    left: dict[str, Any] = {}
     if experiment is None:
         for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed)):
             rows.append({"run": f"{result.data}/{result.model}/seed {result.training.seed}", **_measured(result)})
     else:
-        from marsrec.lab.runner import expected_minutes
+        from marsrec.lab.forecast import expected_minutes
 
         by_name = {result.name: result for result in found}
         for run, place in _chosen(experiment, only, runs, results)[1]:
             state = place.progress()
             row: dict[str, Any] = {"run": run.title, "state": state}
             if state == "done":
-                row |= _measured(by_name[place.name])
+                row |= {**_measured(by_name[place.name]), LEFT: 0.0}
             else:
-                expected = expected_minutes(run, found)
+                expected = expected_minutes(run, place, found)
                 row |= {**dict.fromkeys(METRICS, ""), "best epoch": "", "minutes": ""}
                 if state in ("begun", "running"):
-                    row["best epoch"] = f"{place.epochs()} epochs so far"
-                left, unknown = left + (expected or 0.0), unknown + (expected is None)
+                    row["best epoch"] = f"{len(place.curve())} epochs so far"
+                row[LEFT] = None if expected is None else round(expected, 1)
             rows.append(row)
+        known = [row[LEFT] for row in rows if row[LEFT] is not None]
+        left = {LEFT: round(sum(known), 1), "runs of unknown length": len(rows) - len(known)}
     if as_json:
-        show.as_json(rows)
+        show.as_json({"runs": rows, **left})
     elif rows:
-        show.table("Runs (test × 100, all items ranked)", list(rows[0]), [list(row.values()) for row in rows])
-        if left:
-            show.note(f"The rest may take {left / 60:.1f} hours, by runs of the same data or model.")
-        if unknown:
+        cells = [["not known" if cell is None else cell for cell in row.values()] for row in rows]
+        show.table("Runs (test × 100, all items ranked)", list(rows[0]), cells)
+        if left.get(LEFT):
+            show.note(f"The rest may take {left[LEFT] / 60:.1f} hours, by their own epochs so far or by similar runs.")
+        if unknown := left.get("runs of unknown length"):
             show.note(f"How long {unknown} of them may take is not known: nothing similar was run.")
     else:
         show.note(f"{results}: no results yet. `marsrec lab run EXPERIMENT` and `marsrec lab record RUN` write them.")

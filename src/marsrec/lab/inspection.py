@@ -1,6 +1,5 @@
 """Inspection of a trained model on its test histories: attention entropy, decay rates, gate, and example users."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,15 +9,13 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from marsrec.data.batches import contexts, gather
+from marsrec.data.histories import Histories
 from marsrec.data.moments import AgeUnit
-from marsrec.data.splits import Split, Targets
+from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError
-from marsrec.evaluation.evaluate import evaluate
-from marsrec.evaluation.ranking import top_k
-from marsrec.explanation import Explanation, explain_score
 from marsrec.lab.attention import Entropy, attention_entropy, over_test_histories
-from marsrec.nn.mars import MARS, diversity_loss
+from marsrec.lab.example_users import Example, examples, half_lives, short
+from marsrec.nn.mars import diversity_loss
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
@@ -27,14 +24,6 @@ from marsrec.storage import atomic_file
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Which quantiles are kept."""
 BINS = 30
-TOP = 3
-"""Recommendations that are shown of an example user."""
-EVENTS = 100
-"""Latest events that are kept of an example user."""
-POOL = 1000
-"""Histories of about the wanted length among which an example is chosen."""
-FOREVER = 1e9
-"""Half-lives end here: over 100,000 years in hours. A head that hardly decays would have an infinite one."""
 
 
 class Spread(Settings):
@@ -51,7 +40,7 @@ class Spread(Settings):
         """Sum values up; with `log` the bins are of equal width on a logarithmic axis."""
         counts, edges = np.histogram(np.log(values) if log else values, bins=BINS)
         edges = np.exp(edges) if log else edges
-        return cls(quantiles=_short(np.quantile(values, LEVELS)), edges=_short(edges), counts=counts.tolist())
+        return cls(quantiles=short(np.quantile(values, LEVELS)), edges=short(edges), counts=counts.tolist())
 
 
 class Head(Settings):
@@ -85,47 +74,6 @@ class Decay(Settings):
         return decayed
 
 
-class Event(Settings):
-    """An event of an example user."""
-
-    item: str
-    time: int
-    age: float
-    weights: list[float]
-    """Of the event in each head."""
-    share: float | None
-    """In the score of the first recommendation, by all heads."""
-
-
-class Scored(Settings):
-    """An item with its rank and its score, which is the sum of the shares."""
-
-    item: str
-    rank: float
-    score: float
-    last_state: float
-    """Share of the encoder's last state."""
-    heads: list[float]
-    """Share of each head; empty where the scorer is not linear, so that there is nothing to split."""
-
-
-class Example(Settings):
-    """A user of the test: what was seen, how it was weighed, what was recommended and what came next."""
-
-    kind: str
-    """How the user was chosen."""
-    user: str
-    length: int
-    """Number of events that the model saw; the latest of them are listed."""
-    events: list[Event]
-    """Oldest first."""
-    half_lives: list[float]
-    gate: list[float]
-    top: list[Scored]
-    following: Scored
-    """The item that the user really took next."""
-
-
 class Inspection(Settings):
     """What there is to see in a trained model."""
 
@@ -134,6 +82,8 @@ class Inspection(Settings):
     model: str
     histories: int
     """Number of test histories."""
+    resolution: float | None = None
+    """Shortest time between two events of a user that are not at the same time, in hours; None if it was not noted."""
     attention: list[Entropy]
     """Of each layer; empty without the transformer encoder."""
     decay: Decay | None
@@ -155,10 +105,28 @@ def inspect(recommender: Recommender) -> Inspection:
             data=recommender.metrics.get("data", {}).get("name"),
             model=recommender.metrics.get("model", recommender.name),
             histories=len(split.test),
+            resolution=resolution(split.histories),
             attention=attention_entropy(recommender),
             decay=_decay(recommender, model.readout) if isinstance(model.readout, Mars) else None,
-            examples=_examples(recommender, split) if isinstance(model.readout, Mars) else [],
+            examples=examples(recommender, split) if isinstance(model.readout, Mars) else [],
         )
+
+
+def resolution(histories: Histories) -> float | None:
+    """Shortest time between consecutive events of a user that is not 0, in hours; None if there is none.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from marsrec.data.log import read_log
+    >>> log = pl.DataFrame({"user": [1, 1, 1, 2], "item": [7, 8, 9, 7], "time": [0, 0, 7200, 7260]})
+    >>> resolution(Histories.from_log(read_log(log)))
+    2.0
+    """
+    gaps = np.diff(histories.times)
+    gaps[histories.offsets[1:-1] - 1] = 0  # from one user to the next
+    gaps = gaps[gaps > 0]
+    return float(gaps.min()) / PER_SECOND[histories.unit] / 3600 if len(gaps) else None
 
 
 def write(inspected: Inspection, path: Path) -> None:
@@ -201,7 +169,7 @@ def _decay(recommender: Recommender, readout: Mars) -> Decay:
     operator, settings = readout.operator, readout.settings
     rates, gate, divergence = read_heads(recommender)
     base = operator.base_rates().cpu()
-    lives, base_lives = _half_lives(operator, rates), _half_lives(operator, base)
+    lives, base_lives = half_lives(operator, rates), half_lives(operator, base)
     heads = [
         Head(
             base_rate=base[k].item(),
@@ -220,90 +188,3 @@ def _decay(recommender: Recommender, readout: Mars) -> Decay:
         clock=settings.clock,
         unit=operator.age_unit,
     )
-
-
-def _half_lives(operator: MARS, rates: Tensor) -> NDArray[Any]:
-    lives: NDArray[Any] = operator.half_lives(rates.double().cpu()).clamp(max=FOREVER).numpy()
-    return lives
-
-
-# ----------------------------------------------------------- example users
-
-
-def _examples(recommender: Recommender, split: Split) -> list[Example]:
-    """The best results on a history of typical length and on a long one, and a typical result.
-
-    Of the histories whose length is nearest to the median (the 90 % quantile), take those whose next item has the best
-    rank, or the rank nearest to their median; of these the one with most different times of events, and the first.
-    """
-    wanted = [
-        ("next item of best rank, history of median length", 0.5, True),
-        ("next item of best rank, long history (90 % quantile)", 0.9, True),
-        ("next item of median rank, history of median length", 0.5, False),
-    ]
-    length = recommender.settings.length
-    rows = contexts(split.histories, split.test, length)
-    lengths = rows[:, 1] - rows[:, 0]
-    pool = max(10, min(POOL, len(rows) // 10))
-    found: dict[int, Example] = {}
-    for kind, level, best_rank in wanted:
-        near = np.sort(np.argsort(np.abs(lengths - np.quantile(lengths, level)), kind="stable")[:pool])
-        targets = Targets(split.test.users[near], split.test.positions[near])
-        ranks = evaluate(recommender.network, replace(split, test=targets), length).ranks
-        worse = ranks if best_rank else np.abs(ranks - np.median(ranks))
-        moments = [len(np.unique(split.histories.times[start:end])) for start, end, _ in rows[near]]
-        best = np.lexsort((np.negative(moments), worse))[0]
-        found.setdefault(int(near[best]), _example(recommender, split, rows[near[best]], ranks[best], kind))
-    return list(found.values())
-
-
-def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], rank: float, kind: str) -> Example:
-    model, histories = recommender.network, split.histories
-    assert isinstance(model.readout, Mars)
-    operator, settings = model.readout.operator, model.readout.settings
-    batch = gather(histories, row[None]).to(model.items.weight.device)
-    embedded, states = model.encode(batch)
-    reading = model.readout.read(states, embedded, batch)
-    assert reading.weights is not None
-    length = int(batch.lengths[0])
-    codes = top_k(model.score, model(batch).users, min(TOP, len(recommender.item_ids)))[1][0].tolist()
-    codes.append(int(histories.items[row[2]]))
-    explained = [explain_score(model, batch, code, recommender.item_ids, recommender.unit) for code in codes]
-    items = recommender.item_ids.decode(np.array(codes))
-    places = [*range(1, len(codes)), rank]
-    *top, following = map(_scored, items, places, explained)
-    now = (batch.target_times if settings.clock == "request" else batch.times)[0, -1]
-    ages = (now - batch.times[0]).double() / operator.tau0 if settings.real_time else torch.arange(length).flip(0)
-    terms = explained[0].terms["share"].to_numpy()
-    shares = _short(terms.reshape(-1, length).sum(0)) if len(terms) else [None] * length
-    events = [
-        Event(
-            item=str(item),
-            time=int(batch.times[0, i]),
-            age=float(ages[i]),
-            weights=_short(reading.weights[0, :, i]),
-            share=shares[i],
-        )
-        for i, item in enumerate(recommender.item_ids.decode(batch.items[0].cpu().numpy()))
-    ]
-    user = int(np.searchsorted(histories.offsets, row[0], side="right")) - 1
-    return Example(
-        kind=kind,
-        user=str(histories.user_ids.ids[user]),
-        length=length,
-        events=events[-EVENTS:],
-        half_lives=_half_lives(operator, reading.rates[0, 0]).tolist(),
-        gate=_short(reading.gate[0, 0]),
-        top=top,
-        following=following,
-    )
-
-
-def _scored(item: Any, rank: float, explained: Explanation) -> Scored:
-    heads = explained.by_head()["share"].to_list()
-    return Scored(item=str(item), rank=rank, score=explained.score, last_state=explained.last_state, heads=heads)
-
-
-def _short(values: Any) -> list[float]:
-    """Numbers to six digits, which keeps files small."""
-    return [float(f"{float(value):.6g}") for value in values]

@@ -2,12 +2,17 @@
 
 import math
 
+import numpy as np
+
 from marsrec.data.moments import spell_age
-from marsrec.lab.inspection import LEVELS, POOL, Decay, Example, Inspection
-from marsrec.lab.inspection_pictures import LONGEST, counted, draw_decay, draw_example, draw_spread
+from marsrec.lab.example_users import POOL, Example
+from marsrec.lab.inspection import LEVELS, Decay, Inspection
+from marsrec.lab.inspection_pictures import YEAR, counted, draw_decay, draw_example, draw_spread
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.nn.mars import SIGMA
 
+LONGEST = 100 * YEAR
+"""Half-lives above are called "over 100 years"."""
 LISTED = 10
 """Events of an example user in the table."""
 
@@ -27,7 +32,7 @@ def section(name: str, inspected: Inspection) -> Section:
     if inspected.attention:
         parts += _attention_parts(inspected)
     if inspected.decay is not None:
-        parts += _decay_parts(name, inspected.decay, inspected.histories)
+        parts += _decay_parts(name, inspected.decay, inspected)
     if inspected.decay is not None and inspected.examples:
         parts += _example_parts(name, inspected.decay, inspected.examples)
     nothing = f"{inspected.model} has neither the transformer encoder nor the MARS readout: there is nothing to show."
@@ -47,17 +52,22 @@ def _attention_parts(inspected: Inspection) -> list[str | Table | Picture]:
 # -------------------------------------------------------------------- decay
 
 
-def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | Picture]:
+def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | Table | Picture]:
     low, middle, high = 0, LEVELS.index(0.5), -1
+    resolution = inspected.resolution if decay.unit == "hours" else None
+
+    def spelled(life: float) -> str:
+        return spell_age(life, decay.unit) + (" †" if resolution is not None and life < resolution else "")
+
     rows = []
     for k, head in enumerate(decay.heads, 1):
         lives, rates, gate = head.half_lives.quantiles, head.rates.quantiles, head.gate.quantiles
         rows.append(
             [
                 str(k),
-                spell_age(head.base_half_life, decay.unit),
-                spell_age(lives[middle], decay.unit),
-                _range(spell_age(lives[low], decay.unit), spell_age(lives[high], decay.unit)),
+                spelled(head.base_half_life),
+                spelled(lives[middle]),
+                _range(spelled(lives[low]), spelled(lives[high])),
                 f"{rates[middle]:.3g}",
                 f"× {rates[middle] / head.base_rate:.2f}",
                 f"{head.mean_gate:.2f}",
@@ -75,10 +85,12 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
         "5 to 95 %",
     ]
     caption = (
-        f"Half-lives of the heads over {histories:,} test histories; the exponent λ_k(u) / τ_k of the median user, and "
-        "what it is of the base; the mean weight of the head in the gate. Modulation can multiply a base exponent by "
-        f"{math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
+        f"Half-lives of the heads over {inspected.histories:,} test histories; the exponent λ_k(u) / τ_k of the median "
+        "user, and what it is of the base; the mean weight of the head in the gate. Modulation can multiply a base "
+        f"exponent by {math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
     )
+    if resolution is not None and any("†" in cell for row in rows for cell in row):
+        caption += f" † {_below(resolution, decay)}"
     clock = "the latest event" if decay.clock == "last-event" else "the request"
     measured = f"An event's age is counted from {clock}" + ("." if decay.unit == "hours" else ", in events.")
     apart = f"Two heads' weights differ by a Jensen-Shannon divergence of {decay.divergence:.3f} on average (at most "
@@ -94,15 +106,30 @@ def _decay_parts(name: str, decay: Decay, histories: int) -> list[str | Table | 
             f"{name}-decay",
             "Weight of an event by its age in each head, relative to a new event. Lines are the median user, bands 5 "
             "to 95 % of users, marks the half-lives. Right: the mean weight of each head in the gate.",
-            lambda: draw_decay(decay),
+            lambda: draw_decay(decay, resolution),
         ),
         Picture(
             f"{name}-spread",
-            "Half-lives and gate over users. Shapes are histograms; marks are medians, thick lines 25 to 75 % and thin "
-            "lines 5 to 95 % of users.",
+            "Modulation and gate over users. Left: the factor λ_k(u) / λ_k on the rate of each head, between its "
+            "bounds (dashed); on a bound modulation is saturated. Marks are medians, thick lines 25 to 75 %, thin "
+            "lines 5 to 95 % and dotted lines all of the users. Right: shapes are histograms.",
             lambda: draw_spread(decay),
         ),
     ]
+
+
+def _below(resolution: float, decay: Decay) -> str:
+    """What it means that half-lives are shorter than the shortest time between two events."""
+    gap, middle = spell_age(resolution, decay.unit), LEVELS.index(0.5)
+    text = (
+        f"Below the data's resolution ({gap}): two events of a user are at the same time or at least so far apart, so "
+        "no event shows such a half-life, and two of them need not be two time scales."
+    )
+    short = {k: h for k, h in enumerate(decay.heads, 1) if h.half_lives.quantiles[middle] < resolution}
+    if not short:
+        return text
+    left = max(decay.weight(np.array(resolution), head.rates.quantiles[middle]) for head in short.values())
+    return f"{text} In head {', '.join(map(str, short))} an event of that age weighs at most {left:.2g} of a new one."
 
 
 def _range(low: str, high: str) -> str:

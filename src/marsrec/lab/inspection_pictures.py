@@ -1,13 +1,16 @@
 """Pictures of an inspection: decay of the heads, their spread over users, and example users."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marsrec.data.moments import spell_age
-from marsrec.lab.inspection import LEVELS, Decay, Example, Spread
+from marsrec.lab.example_users import Example
+from marsrec.lab.inspection import LEVELS, Decay, Spread
 from marsrec.lab.page import COLORS, HATCHES, MARKERS, STYLES, name_points, plot
+from marsrec.nn.mars import SIGMA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,14 +36,12 @@ HOURS = {
     180 * DAY: "6 months",
 }
 """Ticks of an axis of ages, the more welcome first."""
-LONGEST = 100 * YEAR
-"""Half-lives above are drawn here and called "over 100 years"."""
 LAST_STATE = "#c8c8c8"
 MEDIAN = LEVELS.index(0.5)
 
 
-def draw_decay(decay: Decay) -> "Figure":
-    """Weight by age in each head, and the mean gate."""
+def draw_decay(decay: Decay, resolution: float | None = None) -> "Figure":
+    """Weight by age in each head, and the mean gate; ages below the data's resolution are hatched."""
     figure, (left, right) = plot(2, width=10.5, height=4.2)
     left.get_gridspec().set_width_ratios([2.4, 1])  # type: ignore[union-attr]
     low, high = (1 / 60, 10 * YEAR) if decay.unit == "hours" else (0.5, 1000.0)
@@ -56,6 +57,9 @@ def draw_decay(decay: Decay) -> "Figure":
             left.scatter(life, 0.5, 22, color, marker=MARKERS[k % 8], edgecolor="black", linewidth=0.6, zorder=3)
         right.barh(-k, head.mean_gate, color=color, hatch=HATCHES[k % 8], edgecolor="white")
         right.text(head.mean_gate, -k, f" {head.mean_gate:.2f}", va="center")
+    if resolution is not None and decay.unit == "hours" and resolution > low:
+        unseen = f"below the data's resolution ({spell_age(resolution, decay.unit)})"
+        left.axvspan(low, resolution, facecolor="none", edgecolor="#cccccc", hatch="///", label=unseen, zorder=0)
     _age_axis(left, decay, low, high)
     left.set_ylim(0, 1.04)
     left.set_ylabel("weight relative to a new event")
@@ -76,41 +80,55 @@ def draw_decay(decay: Decay) -> "Figure":
 
 
 def draw_spread(decay: Decay) -> "Figure":
-    """Half-lives and gate over users."""
+    """What modulation makes of the rates, between its bounds, and the gate, over users."""
     figure, (left, right) = plot(2, width=max(10.5, 1.2 * len(decay.heads)), height=4.4)
-    for axis, quantity in ((left, "half_lives"), (right, "gate")):
-        labels = []
-        for k, head in enumerate(decay.heads):
-            spread: Spread = getattr(head, quantity)
-            _violin(axis, k, spread)
-            median = spread.quantiles[MEDIAN]
-            words = f"{median:.2f}" if axis is right else spell_age(median, decay.unit).replace("minute", "min")
-            labels.append("\n".join([str(k + 1), *words.replace("mins", "min").split()]))
-        axis.set_xticks(range(len(decay.heads)), labels, fontsize=9)
-        axis.set_xlim(-0.6, len(decay.heads) - 0.4)
-        axis.set_xlabel("head and its median")
+    for k, head in enumerate(decay.heads):
+        if _differs(head.rates):
+            least, *_, most = np.divide(head.rates.edges, head.base_rate)
+            left.vlines(k, least, most, color=COLORS[k % 8], linestyle=":")
+        if _differs(head.gate):
+            _draw_histogram(right, k, head.gate)
+        _draw_quantiles(left, k, np.divide(head.rates.quantiles, head.base_rate))
+        _draw_quantiles(right, k, np.array(head.gate.quantiles))
+    factors = [head.rates.quantiles[MEDIAN] / head.base_rate for head in decay.heads]
+    gates = [head.gate.quantiles[MEDIAN] for head in decay.heads]
+    for axis, sign, medians in ((left, "× ", factors), (right, "", gates)):
+        labels = [f"{k}\n{sign}{median:.2f}" for k, median in enumerate(medians, start=1)]
+        axis.set_xticks(range(len(labels)), labels, fontsize=9)
+        axis.set_xlim(-0.6, len(labels) - 0.4)
         axis.grid(visible=False, axis="x")
-    lives = [life for head in decay.heads for life in head.half_lives.quantiles]
-    low, high = max(min(lives), 1 / 3600) / 3, min(max(lives), LONGEST) * 3
-    _age_axis(left, decay, low, high, vertical=True)
-    left.set_ylabel("half-life" if decay.unit == "hours" else "half-life in events")
-    left.set_title("Half-lives", loc="left")
-    right.set_ylim(0, 1.05 * max(head.gate.edges[-1] for head in decay.heads))
-    right.set_ylabel("weight in the gate")
+    bounds = {math.exp(-SIGMA): "least", math.exp(SIGMA): "most"}
+    for bound in bounds:
+        left.axhline(bound, color="black", linestyle="--", linewidth=1, zorder=1)
+    ticks = {0.8: "0.8", 1.0: "1", 1.25: "1.25", **{bound: f"{bound:.2f}, {end}" for bound, end in bounds.items()}}
+    left.set(yscale="log", yticks=list(ticks), yticklabels=list(ticks.values()))
+    left.set_ylim(math.exp(-1.12 * SIGMA), math.exp(1.12 * SIGMA))
+    left.minorticks_off()
+    left.set(xlabel="head, and the median factor", ylabel="factor λ$_k$(u) / λ$_k$ on the rate (no unit)")
+    left.set_title("Modulation by the user", loc="left")
+    right.set_ylim(0, 1.05 * min(1, max(head.gate.edges[-1] for head in decay.heads)))
+    right.set(xlabel="head, and the median weight", ylabel="weight in the gate (of 1)")
     right.set_title("Gate", loc="left")
     return figure
 
 
-def _violin(axis: "Axes", k: int, spread: Spread) -> None:
-    color, x = COLORS[k % 8], float(k)
-    edges, counts = np.minimum(spread.edges, LONGEST), np.array(spread.counts)
-    low, start, middle, end, high = np.minimum(spread.quantiles, LONGEST)
-    if low < high:  # else all users are alike
-        width = np.repeat(0.4 * counts / counts.max(), 2)
-        axis.fill_betweenx(np.repeat(edges, 2)[1:-1], x - width, x + width, color=color, alpha=0.25)
-    axis.vlines(x, low, high, color=color, linewidth=1.2)
-    axis.vlines(x, start, end, color=color, linewidth=5)
-    axis.plot(x, middle, MARKERS[k % 8], color=color, markersize=9, mec="white")
+def _differs(spread: Spread) -> bool:
+    """Whether users differ; the bins of a single value reach to both sides of it."""
+    return sum(count > 0 for count in spread.counts) > 1
+
+
+def _draw_quantiles(axis: "Axes", k: int, quantiles: NDArray[Any]) -> None:
+    """A mark at the median, a thick line from 25 to 75 % of users, a thin one from 5 to 95 %."""
+    color, (low, start, middle, end, high) = COLORS[k % 8], quantiles
+    axis.vlines(k, low, high, color=color, linewidth=1.2)
+    axis.vlines(k, start, end, color=color, linewidth=5)
+    axis.plot(k, middle, MARKERS[k % 8], color=color, markersize=9, mec="white")
+
+
+def _draw_histogram(axis: "Axes", k: int, spread: Spread) -> None:
+    counts = np.array(spread.counts)
+    width = np.repeat(0.4 * counts / counts.max(), 2)
+    axis.fill_betweenx(np.repeat(spread.edges, 2)[1:-1], k - width, k + width, color=COLORS[k % 8], alpha=0.25)
 
 
 def draw_example(decay: Decay, example: Example) -> "Figure":
@@ -197,21 +215,14 @@ def counted(example: Example) -> str:
     return some if shown == length else f"the latest {shown} of {some}"
 
 
-def _age_axis(
-    axis: "Axes", decay: Decay, low: float, high: float, *, zero: float | None = None, vertical: bool = False
-) -> None:
+def _age_axis(axis: "Axes", decay: Decay, low: float, high: float, *, zero: float | None = None) -> None:
     """A logarithmic axis of ages with ticks in words, as many as have room; `zero` is where age 0 stands."""
     counts = {float(digit * 10**power): f"{digit * 10**power}" for power in range(6) for digit in (1, 2, 5)}
     ticks = {zero: "now"} if zero is not None else {}
-    if vertical and decay.unit == "hours" and high >= LONGEST:
-        ticks[LONGEST] = "over 100\nyears"
     room = math.log(high / low) / 9
     for age, words in (HOURS if decay.unit == "hours" else counts).items():
         if low <= age <= high and all(abs(math.log(age / other)) > room for other in ticks):
             ticks[age] = words
-    which = "y" if vertical else "x"
-    axis.set(**{f"{which}scale": "log", f"{which}ticks": list(ticks), f"{which}ticklabels": list(ticks.values())})
-    axis.set(**{f"{which}lim": (low, high)})
+    axis.set(xscale="log", xticks=list(ticks), xticklabels=list(ticks.values()), xlim=(low, high))
     axis.minorticks_off()
-    if not vertical:
-        axis.set_xlabel("age of the event" if decay.unit == "hours" else "age of the event, in events")
+    axis.set_xlabel("age of the event" if decay.unit == "hours" else "age of the event, in events")

@@ -109,6 +109,8 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     named = data or measured["data"].get("name")
     if named is None:
         raise DataError(f"{run}: does not tell the name of its data. Give it with --data.")
+    # The runner says whether it generated the data. Else only the name tells, and a log may be called hawkes-shop.
+    synthetic = measured["data"].get("synthetic", named == EMBEDDED)
     ties = recommender.histories.ties
     if ties != "file" and not named.endswith(f"-{ties}"):  # another order of events is other data
         named = f"{named}-{ties}"
@@ -137,7 +139,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     with atomic_file(results / RANKS / f"{result.name}.parquet") as temporary:
         ranks.write_parquet(temporary, compression="zstd")
     inspected = inspect(recommender)
-    if named != EMBEDDED:  # events of real people stay with the data
+    if not synthetic:  # events of real people stay with the data
         inspected = inspected.model_copy(update={"examples": []})
     if inspected.attention or inspected.decay:
         write(inspected, results / INSPECTIONS / f"{result.name}.json")

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from statistics import mean
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import torch
@@ -25,10 +24,12 @@ from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
+from marsrec.doctor import versions
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result, record, result_name
 from marsrec.models import paper_options, title
+from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.training.fit import CHECKPOINT, CURVE
 
@@ -98,10 +99,10 @@ class Place:
                     raise SettingsError(f"{self.state}: another process is at this run.") from None
             yield
 
-    def epochs(self) -> int:
-        """Number of epochs of a run that was begun."""
-        curve = self.state / CURVE
-        return pl.read_csv(curve).height if curve.exists() else 0
+    def curve(self) -> list[dict[str, Any]]:
+        """Whole epochs of a run that was begun."""
+        begun = (self.state / CHECKPOINT).exists() and (self.state / CURVE).exists()
+        return pl.read_csv(self.state / CURVE).to_dicts() if begun else []
 
 
 def source_of(run: Run) -> Source:
@@ -136,13 +137,16 @@ def recommender_of(run: Run) -> Recommender:
     )
 
 
+def model_of(run: Run) -> ModelSettings:
+    """The model that a run trains."""
+    average_length = SplitSettings().apply(source_of(run).histories).average_length
+    return recommender_of(run).planned_settings(average_length)
+
+
 def place_of(run: Run, runs: Path, results: Path) -> Place:
     """Where a run belongs, by all that decides its result."""
-    source, split = source_of(run), SplitSettings()
-    recommender = recommender_of(run)
-    settings = recommender.planned_settings(split.apply(source.histories).average_length)
-    fingerprint, training = source.histories.fingerprint, recommender.training
-    name = result_name(source.name, title(settings), fingerprint, settings, training, split)
+    source, settings, training = source_of(run), model_of(run), recommender_of(run).training
+    name = result_name(source.name, title(settings), source.histories.fingerprint, settings, training, SplitSettings())
     return Place(name, runs, results)
 
 
@@ -154,6 +158,7 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
 
 def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) -> bool:
     if not place.model.exists():
+        versions()  # notes the commit now: a checkout may have moved on when the training ends
         recommender = recommender_of(run)
         training = recommender.training
         recommender.training = training.model_copy(update={"max_minutes": max_minutes})
@@ -161,7 +166,7 @@ def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) 
         if not recommender.metrics["complete"]:
             return False
         recommender.training = training
-        recommender.metrics["data"]["name"] = source_of(run).name
+        recommender.metrics["data"] |= {"name": source_of(run).name, "synthetic": run.data == EMBEDDED}
         recommender.save(place.model)
     written = record(place.model, place.results)
     if progress:
@@ -291,11 +296,3 @@ def _worker(threads: int, parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def expected_minutes(run: Run, found: list[Result]) -> float | None:
-    """How long a run may take: as others of the same data and model, else of the same data; None if there are none."""
-    here = [result for result in found if result.data == f"{run.data}{run.change}"]
-    alike = [result.undisturbed_minutes for result in here if result.model.split(",")[0] == run.model]
-    alike = alike or [result.undisturbed_minutes for result in here]
-    return mean(alike) if alike else None

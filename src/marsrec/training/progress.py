@@ -36,7 +36,7 @@ class Progress(Callback):
             transient=True,
         )
         self.task = self.bar.add_task("preparing", total=None, note="", left="")
-        self.loss = float("nan")
+        self.loss = float("nan")  # of the latest steps, for the bar
         self.printed = -math.inf
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -53,7 +53,7 @@ class Progress(Callback):
         """Advance by a step."""
         loss = float(outputs["loss"])
         self.loss = loss if self.loss != self.loss else 0.9 * self.loss + 0.1 * loss
-        self.bar.update(self.task, advance=1, note=self._note())
+        self.bar.update(self.task, advance=1, note=self._note(self.loss))
 
     def epoch_done(self, trainer: L.Trainer) -> None:
         """Say how the epoch went. The keeper calls it when it has noted the epoch, which no hook comes after."""
@@ -68,8 +68,9 @@ class Progress(Callback):
             done or time.monotonic() - self.printed > 10 or len(self.keeper.curve) <= 1
         ):
             self.printed = time.monotonic()
+            note = self._note(row["train/loss"])  # the epoch's mean
             self.console.print(
-                f"epoch {int(row['epoch']):3d}/{self.epochs}  {self._note()}  {row['seconds']:.1f} s/epoch"
+                f"epoch {int(row['epoch']):3d}/{self.epochs}  {note}  {row['seconds']:.1f} s/epoch"
                 + ("" if done else f"  {left}"),
                 highlight=False,
                 soft_wrap=True,
@@ -83,8 +84,8 @@ class Progress(Callback):
         """Give the terminal back."""
         self.bar.stop()
 
-    def _note(self) -> str:
-        note = f"loss {self.loss:.3f}"
+    def _note(self, loss: float) -> str:
+        note = f"loss {loss:.3f}"
         if self.keeper.curve:
             latest = self.keeper.curve[-1][f"valid/{MONITOR}"]
             note += (
