@@ -1,54 +1,71 @@
-"""Where MARS helps: groups of users, and data of several densities."""
+"""Where MARS helps: groups of users, and data whose attention is spread more or less."""
 
 from pathlib import Path
 
-import pytest
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.lab.page import Picture, Table
-from marsrec.lab.regimes import backbone_rule, subgroups
+from marsrec.lab.attention import Entropy
+from marsrec.lab.inspection import Inspection, write
+from marsrec.lab.page import Table
+from marsrec.lab.regimes import entropy, subgroups
+from marsrec.lab.results import INSPECTIONS, Result
 
 
-def test_groups_by_length_of_history(tmp_path: Path) -> None:
-    pair = {"sasrec": [1.0, 99.0, 99.0, 99.0], "mars-t": [1.0, 1.0, 99.0, 5.0]}
-    made = [result(name) for name in pair]
-    for one, ranks in zip(made, pair.values(), strict=True):
-        write_with_ranks(tmp_path, one, ranks, [3, 5, 10, 60])
-    table = next(part for part in subgroups(made, tmp_path).parts if isinstance(part, Table))
-    assert [list(row) for row in table.rows] == [
-        ["1-5", "2", "50.00 → 100.00 (+100.0%)", "6.57 → 7.98 (+21.5%)"],
-        ["6-15", "1", "0.00 → 0.00", "7.66 → 8.40 (+9.7%)"],
-        ["16-49", "0", "no users", "12.89 → 14.49 (+12.4%)"],
-        [">=50", "1", "0.00 → 100.00", "20.26 → 18.95 (-6.5%)"],
-    ]
+def written(folder: Path, **ranks: list[float]) -> list[Result]:
+    """sasrec and mars-t with these ranks of four users, on beauty."""
+    made = [result(name.replace("_", "-"), sum(rank <= 10 for rank in of) / 4) for name, of in ranks.items()]
+    for one, of in zip(made, ranks.values(), strict=True):
+        write_with_ranks(folder, one, of, [3, 5, 10, 60])
+    return made
 
 
-def test_the_rule_is_judged_on_data_of_every_density(tmp_path: Path) -> None:
-    found = []
-    for data, average, sparse, dense in (
-        ("ml-1m-latest20", 18.0, 50, 30),
-        ("ml-1m-latest100", 80.0, 50, 70),
-        ("hawkes-mean_events80", 78.0, 70, 50),
-        ("hawkes-mean_events20", 18.0, 50, 50),
-    ):
-        for model, hits in (("mars-t", sparse), ("mars-m", dense)):
-            found.append(result(model, hits / 100, data=data, average=average))
-            write_with_ranks(tmp_path, found[-1], [1.0] * hits + [99.0] * (100 - hits), [5] * 100)
-    section = backbone_rule(found, tmp_path)
-    assert "in 2 of the 3 cases" in section.parts[1]
-    assert "ml-1m at about 38 events" in section.parts[1]
+def test_groups_by_length_of_history_stand_beside_the_papers(tmp_path: Path) -> None:
+    made = written(tmp_path, sasrec=[1, 99, 99, 99], mars_t=[1, 1, 99, 5])
+    section = subgroups(made, tmp_path)
     table = next(part for part in section.parts if isinstance(part, Table))
-    assert [(row[0], row[6], row[8], row[9]) for row in table.rows] == [
-        ("hawkes-mean_events20", "+0.0%", "mars-t", "undecided"),
-        ("ml-1m-latest20", "-40.0%", "mars-t", "mars-t"),
-        ("hawkes-mean_events80", "-28.6%", "mars-m", "mars-t"),
-        ("ml-1m-latest100", "+40.0%", "mars-m", "mars-m"),
+    assert [[cell.split("], p")[0] for cell in row] for row in table.rows] == [
+        ["1-5", "2", "50.00 → 100.00 (+100.0%)", "+50.00 [+0.00, +100.00", "6.57 → 7.98 (+21.5%)", "+78.5 points"],
+        ["6-15", "1", "0.00 → 0.00", "+0.00 [+0.00, +0.00", "7.66 → 8.40 (+9.7%)", ""],
+        ["16-49", "0", "no users", "", "12.89 → 14.49 (+12.4%)", ""],
+        [">=50", "1", "0.00 → 100.00", "+100.00 [+100.00, +100.00", "20.26 → 18.95 (-6.5%)", ""],
     ]
-    picture = next(part for part in section.parts if isinstance(part, Picture))
-    lines = {line.get_label(): list(line.get_ydata()) for line in picture.draw().axes[0].lines}
-    assert lines["ml-1m"] == pytest.approx([-40, 40])
+    assert table.rows[1][3].endswith("p = 1.0000")
+    assert (
+        section.parts[-1] == "Not run: sasrec and mars-t on sports, games, yelp, ml-1m; mamba4rec and mars-m on ml-1m."
+    )
 
 
-def test_nothing_run_says_so(tmp_path: Path) -> None:
-    assert backbone_rule([result("sasrec")], tmp_path).parts[-1] == "Not run."
-    assert subgroups([result("sasrec")], tmp_path).parts[-1] == "Not run."
+def test_groups_of_other_data_stand_alone(tmp_path: Path) -> None:
+    made = written(tmp_path, sasrec=[1, 99, 99, 99], mars_t=[1, 1, 99, 5])
+    other = [one.model_copy(update={"statistics": {"average_length": 8.9, "users": 3}}) for one in made]
+    table = next(part for part in subgroups(other, tmp_path).parts if isinstance(part, Table))
+    assert table.columns[-1] == "difference over users"
+
+
+def test_entropy_and_gain_stand_beside_the_papers(tmp_path: Path) -> None:
+    made = written(tmp_path, sasrec=[1, 99, 99, 99], mars_t=[1, 1, 99, 99])
+    layers = [
+        Entropy(mean=0.9, std=0.1, mean_all=0.8, std_all=0.3),
+        Entropy(mean=0.7, std=0.1, mean_all=0.6, std_all=0.3),
+    ]
+    inspected = Inspection(data="beauty", model="sasrec", histories=4, attention=layers, decay=None, examples=[])
+    write(inspected, tmp_path / INSPECTIONS / f"{made[0].name}.json")
+    spread, gains = (part for part in entropy(made, tmp_path).parts if isinstance(part, Table))
+    assert [list(row) for row in spread.rows[:3]] == [
+        ["beauty", "0", "0.900 ± 0.100", "+0.115", "0.800 ± 0.300", "+0.015", "0.785"],
+        ["beauty", "1", "0.700 ± 0.100", "-0.045", "0.600 ± 0.300", "-0.145", "0.745"],
+        ["sports", "0", "not run", "", "not run", "", "0.812"],
+    ]
+    assert gains.rows[0][1] == "+100.0%"
+    assert gains.rows[0][2].startswith("+25.00 [+0.00, +75.00], p = ")
+    assert gains.rows[0][3:] == ["+10.0%", "+90.0 points", "+10.0%"]
+    assert gains.rows[1] == ["sports", "not run", "", "+15.2%", "", "+13.5%"]  # there over fearec
+    assert len(gains.rows) == 5
+
+
+def test_what_was_not_run_or_not_inspected_says_so(tmp_path: Path) -> None:
+    assert subgroups([result("sasrec")], tmp_path).parts[1] == (
+        "Not run: sasrec and mars-t on beauty, sports, games, yelp, ml-1m; mamba4rec and mars-m on ml-1m."
+    )
+    spread, _ = (part for part in entropy([result("sasrec")], tmp_path).parts if isinstance(part, Table))
+    assert [row[2] for row in spread.rows[:3]] == ["not inspected", "not inspected", "not run"]

@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from torch._C._profiler import _ExtraFields_Allocation, _ProfilerEvent
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -24,14 +24,9 @@ from marsrec.data.hawkes import HawkesSettings
 from marsrec.data.source import EMBEDDED
 from marsrec.doctor import machine, versions
 from marsrec.errors import SettingsError
-from marsrec.lab import paper
-from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, name_points, plot
 from marsrec.models import DENSE_FROM, RECIPES, model_settings, paper_options
 from marsrec.settings import Settings
 from marsrec.storage import atomic_file
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FOLDER = "efficiency"
 """Of the measurements, beside the results."""
@@ -48,9 +43,12 @@ class Cost(Settings):
     accumulates: float
     """Multiply-accumulates of one forward pass over one history, in millions."""
     inference: float
-    """Milliseconds to turn one history into a user vector."""
+    """Milliseconds to turn one history into a user vector, median of the rounds."""
+    inference_quartiles: tuple[float, float] | None = None
+    """The lower and the upper one of the rounds, where they were noted."""
     step: float
-    """Milliseconds of a training step per target."""
+    """Milliseconds of a training step per target, median of the rounds."""
+    step_quartiles: tuple[float, float] | None = None
     memory: float
     """Megabytes that a training step on `ROWS` histories held at most."""
 
@@ -122,7 +120,9 @@ def measure(data: str, rounds: int = ROUNDS) -> Costs:
                 parameters=models[name].parameter_count(),
                 accumulates=round(accumulates[name], 3),
                 inference=round(median(seconds["inference"][name]), 4),
+                inference_quartiles=_quartiles(seconds["inference"][name]),
                 step=round(median(seconds["step"][name]), 4),
+                step_quartiles=_quartiles(seconds["step"][name]),
                 memory=round(memory[name] / 1e6, 1),
             )
             for name in RECIPES
@@ -141,52 +141,6 @@ def measured(data: str, results: Path, rounds: int = ROUNDS) -> Path:
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(costs.model_dump(mode="json"), indent=1) + "\n")
     return path
-
-
-def section(results: Path) -> Section:
-    """Parameters, multiply-accumulates, time and memory of all recipes."""
-    parts: list[str | Table | Picture] = [
-        "Random histories as long as a model looks back. Multiply-accumulates are what torch counts of one forward "
-        "pass over one history, without the scores of the items. What our compiled kernels do is not among them: "
-        "selective scans and the convolution before them, the interval terms of TiSASRec, NARM's attention, a part of "
-        "the MARS gate; nor are Fourier transforms. TiSASRec's attention counts the pairs up to each event, that of "
-        "the others all pairs; the last layer of the models that are not causal is computed at the latest event alone, "
-        "as far as that can be. Times are medians of turns taken side by side; a training step is forward and "
-        f"backward, and memory the most that torch's allocator held for one on {ROWS} histories. A step of the models "
-        "that are not causal trains one target per history, of the others one per event. The paper's times and "
-        "memory are of a GPU and do not compare; its column gives thousands of parameters and millions of "
-        "multiply-accumulates."
-    ]
-    for path in sorted((results / FOLDER).glob("*.json")):
-        costs = Costs.model_validate_json(path.read_bytes())
-        theirs = paper.EFFICIENCY.get(costs.data, {})
-        rows = [
-            [
-                cost.model,
-                f"{cost.parameters / 1000:,.0f}",
-                f"{cost.accumulates:.2f}",
-                f"{cost.inference:.3f}",
-                f"{cost.step:.3f}",
-                f"{cost.memory:,.1f}",
-                "{:.0f} / {:.2f}".format(*theirs[cost.model][:2]) if cost.model in theirs else "none",
-            ]
-            for cost in costs.rows
-        ]
-        columns = ["model", "thousand parameters", "million MACs", "ms per history", "training ms per target"]
-        columns += ["training peak MB", "paper"]
-        threads = costs.machine.get("torch threads", "?")
-        parts += [
-            f"## {costs.data}: {costs.items:,} items, {costs.length} events",
-            Table(columns, rows, f"Measured with torch {costs.versions['torch']} on {threads} threads."),
-            Picture(
-                f"efficiency-{costs.data}",
-                f"Time per history against multiply-accumulates at the size of {costs.data}.",
-                partial(_draw, costs.rows),
-            ),
-        ]
-    if len(parts) == 1:
-        parts.append("Not run.")
-    return Section("efficiency", "Efficiency", parts)
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
@@ -242,18 +196,6 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _draw(rows: Sequence[Cost]) -> "Figure":
-    figure, (axis,) = plot(width=6.4, height=4.2)
-    axis.set_xlim(0, 1.12 * max(cost.accumulates for cost in rows))
-    axis.set_ylim(0, 1.12 * max(cost.inference for cost in rows))
-    axis.set_xlabel("million multiply-accumulates per history")
-    axis.set_ylabel("milliseconds per history")
-    points = {cost.model: (cost.accumulates, cost.inference) for cost in rows}
-    ours = [model for model in points if model.startswith("mars")]
-    for model, (x, y) in points.items():
-        look: dict[str, Any] = {"s": 40, "color": COLORS[1], "edgecolor": "white"}  # rims part dots that overlap
-        if model in ours:
-            look = {"s": 56, "color": COLORS[2], "edgecolor": "black", "marker": MARKERS[1], "zorder": 3}
-        axis.scatter(x, y, **look)
-    name_points(axis, points, bold=ours)
-    return figure
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.25, 0.75])
+    return round(float(low), 4), round(float(high), 4)

@@ -1,10 +1,7 @@
-"""Where MARS helps: by length of history, by how spread attention is, and by the density of the data."""
+"""Where MARS helps: by length of history, and by how spread attention is."""
 
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -15,21 +12,21 @@ from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_histo
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
     alike,
-    datasets,
+    as_published,
     density,
-    figures,
     find,
-    origin,
     per_user,
     published_name,
     ranks,
     trained,
     whole,
 )
-from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
+from marsrec.lab.inspection import Inspection
+from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, plot
+from marsrec.lab.pairs import EXPLAINED, difference, gain, same_seeds
 from marsrec.lab.results import Result, inspection_of
 from marsrec.lab.significance import paired
-from marsrec.models import DENSE_FROM, backbone
+from marsrec.models import DENSE_FROM
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,63 +38,73 @@ BASELINES = {"mars-t": "sasrec", "mars-m": "mamba4rec"}
 def subgroups(found: Sequence[Result], folder: Path) -> Section:
     """HR@10 for users with short and long histories."""
     parts: list[str | Table | Picture] = [
-        "HR@10 × 100 by number of events before the test target: the baseline, MARS, and the relative gain. Small "
-        "groups move by points from seed to seed; the number of users is given for that reason."
+        "HR@10 × 100 by number of events before the test target: the baseline, MARS, and the relative gain; the "
+        "last column is our gain less the paper's, in percentage points. Small groups move by points from seed to "
+        f"seed; the number of users is given for that reason. {EXPLAINED}"
     ]
+    lacking = {ours: [data for data, model in paper.SUBGROUPS if model == ours] for ours in BASELINES}
     for data in whole(found):
-        results = alike(found, data)
+        results, name = alike(found, data), published_name(data)
         for ours, baseline in BASELINES.items():
-            pair = [find(results, name) for name in (baseline, ours)]
+            pair = find(results, baseline), find(results, ours)
             if not all(pair):
                 continue
-            groups = [_by_length(of, folder) for of in pair]
-            theirs = paper.SUBGROUPS.get((published_name(data), ours))
-            rows = []
-            for index, (bucket, users) in enumerate(zip(*(groups[0][key] for key in ("bucket", "users")), strict=True)):
-                before, after = (group["HR@10"][index] for group in groups)
-                rows.append(
-                    [bucket, f"{users:,}", _change(before, after), _change(*theirs[index]) if theirs else "none"]
-                )
-            columns = ["events", "users", f"{baseline} → {ours}", "paper"]
+            theirs = paper.SUBGROUPS.get((name, ours)) if as_published(results) else None
+            if theirs:
+                lacking[ours] = [other for other in lacking[ours] if other != name]
+            columns = ["events", "users", f"{baseline} → {ours}", "difference over users", "paper", "gain against it"]
+            rows = _groups(*pair, folder, theirs)
+            if not theirs:
+                columns, rows = columns[:-2], [row[:-2] for row in rows]
             parts += [f"## {data}: {ours}", Table(columns, rows, f"Training: {trained(results)}.")]
-    if len(parts) == 1:
-        parts.append("Not run.")
-    return Section("subgroups", "By length of history", parts)
+    of_pairs = {f"{baseline} and {ours}": lacking[ours] for ours, baseline in BASELINES.items()}
+    return Section("subgroups", "By length of history", [*parts, *paper.not_run(of_pairs)])
 
 
 def entropy(found: Sequence[Result], folder: Path) -> Section:
     """How widely the attention of a trained SASRec is spread, beside what MARS gains on the same data."""
-    rows = []
+    layers: list[list[str]] = []
+    gains: list[list[str]] = []
     points: dict[str, tuple[float, float]] = {}
-    for data in whole(found):
-        results = alike(found, data)
+    run = whole(found)
+    for data in [*run, *(name for name in paper.ENTROPY if name not in map(published_name, run))]:
+        results, name = alike(found, data), published_name(data)
         base, ours = find(results, "sasrec"), find(results, "mars-t")
         inspected = inspection_of(base[0], folder) if base else None
-        if inspected is None:
-            continue
-        layers = [f"{layer.mean:.3f} ± {layer.std:.3f}" for layer in inspected.attention]
-        everywhere = [f"{layer.mean_all:.3f} ± {layer.std_all:.3f}" for layer in inspected.attention]
-        theirs = " / ".join(f"{value:.3f}" for value in paper.ENTROPY.get(published_name(data), ())) or "none"
-        gain = ""
-        if ours:
-            relative = mean(figures(ours, "HR@10")) / mean(figures(base, "HR@10")) - 1
-            points[data] = (mean(layer.mean for layer in inspected.attention), relative)
-            gain = f"{relative:+.1%}"
-        rows.append([data, " / ".join(layers), " / ".join(everywhere), theirs, gain])
+        known = not results or as_published(results)  # what was not run is shown by the paper's figures alone
+        lacking = "not inspected" if base else "not run"
+        layers += _layers(data, inspected or lacking, paper.ENTROPY.get(name) if known else None)
+        main = paper.MAIN.get(name) if known else None
+        published = main["mars-t"][0] / main["sasrec"][0] - 1 if main else None
+        cells = ["not run", "", f"{published:+.1%}" if published is not None else "none", ""]
+        if base and ours:
+            relative = gain(ours, base)
+            cells[:2] = [f"{relative:+.1%}", str(difference(ours, base, folder, "HR@10"))]
+            cells[3] = paper.points(relative, published)
+            if inspected:
+                points[data] = (mean(layer.mean for layer in inspected.attention), relative)
+        beside = f"{paper.ENTROPY_GAINS[name]:+.1%}" if known and name in paper.ENTROPY_GAINS else "none"
+        gains.append([data, *cells, beside])
     parts: list[str | Table | Picture] = [
         "Entropy of the attention weights, divided by the logarithm of the number of events that a position may look "
         "at: 1 is uniform, 0 looks at one event. Mean ± standard deviation over the positions of the test histories, "
         "layer by layer (of the first seed): of those that see at least two events, and of all, where one that sees a "
-        "single event counts as 0. The paper does not say which it takes; its standard deviations, 0.27 to 0.42, are "
-        "those of the latter. It explains by the entropy where MARS helps: where attention is spread, there is more "
-        "to gain."
+        'single event counts as 0. The paper takes "all valid query positions" and does not say what it makes of those '
+        "that see a single event; it gives standard deviations of 0.27 to 0.42, without telling of which data and "
+        "layer. It explains by the entropy where MARS helps: where attention is spread, there is more to gain.",
+        Table(
+            ["data", "layer", "two events or more", "against the paper", "all positions", "against the paper", "paper"],
+            layers,
+        ),
+        "## What MARS gains there",
+        Table(
+            ["data", "mars-t against sasrec", "difference over users", "paper", "against it", "paper, beside entropy"],
+            gains,
+            f"HR@10. {EXPLAINED} The paper's gain is that of its main table. What it prints beside the "
+            "entropies is over its best Transformer without time, which is fearec on sports and sasrec on the others, "
+            "and on ml-1m that of the users with the longest histories alone.",
+        ),
     ]
-    if rows:
-        parts.append(
-            Table(["data", "two events or more", "all positions", "paper", "HR@10, mars-t against sasrec"], rows)
-        )
-    else:
-        parts.append("Not run.")
     if len(points) > 1:
         caption = (
             "Gain in HR@10 of mars-t over sasrec against the mean attention entropy of sasrec, a mark per data set."
@@ -106,133 +113,58 @@ def entropy(found: Sequence[Result], folder: Path) -> Section:
     return Section("entropy", "Attention entropy", parts)
 
 
-def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
-    """MARS-T against MARS-M as the average length varies."""
-    rows: list[list[str]] = []
-    lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    decided, right = 0, 0
-    for data in sorted(datasets(found), key=lambda data: _average(found, data)):
-        results = alike(found, data)
-        pair = [find(results, name) for name in ("mars-t", "mars-m")]
-        if not all(pair):
-            continue
-        average = density(results[0])
-        on_t, on_m = (mean(figures(of, "NDCG@10")) for of in pair)
-        difference = paired(*(per_user(of, folder, "NDCG@10") for of in reversed(pair)))
-        lines[origin(data)].append((average, on_m / on_t - 1))
-        taken = backbone(average)
-        better = (
-            ("mars-m" if difference.mean > 0 else "mars-t") if difference.low * difference.high > 0 else "undecided"
-        )
-        decided, right = decided + (better != "undecided"), right + (better == taken)
-        hits = [f"{mean(figures(of, 'HR@10')):.2f}" for of in pair]
-        gains = [f"{on_t:.2f}", f"{on_m:.2f}", f"{on_m / on_t - 1:+.1%}", str(difference)]
-        rows.append([data, f"{average:.1f}", *hits, *gains, taken, better])
-    parts: list[str | Table | Picture] = [
-        f"The rule takes mars-t below an average of {DENSE_FROM:.0f} training events per user, and mars-m from there "
-        "on. Data of several densities are made by keeping only the latest events of each user (the test targets and "
-        "the settings stay the same) and by the hawkes generator, whose data get the settings of their density: from "
-        "50 events on, longer windows, less dropout and more heads, for both models alike."
-    ]
-    if rows:
-        columns = ["data", "L̄", "mars-t HR@10", "mars-m HR@10", "mars-t NDCG@10", "mars-m NDCG@10"]
-        columns += ["mars-m against mars-t", "difference over users", "rule takes", "better here"]
-        crossings = [
-            f"{name} at about {length:.0f}" for name, points in lines.items() for length in _crossings(sorted(points))
-        ]
-        varied = any(len(points) > 1 for points in lines.values())
-        crossed = (
-            f"The two cross: {'; '.join(crossings)} events."
-            if crossings
-            else "They cross nowhere here."
-            if varied
-            else "Data of several densities: not run."
-        )
-        parts += [
-            f"It takes the better one by NDCG@10 in {right} of the {decided} cases that the users decide (a 95 % "
-            f"interval without 0), of {len(rows)} in all; one seed each unless the main comparison has more. "
-            + crossed,
-            Table(columns, rows),
-        ]
-        if varied:
-            caption = (
-                "NDCG@10 of mars-m relative to mars-t against the average number of training events per user; the "
-                "vertical line is where the rule changes over."
-            )
-            parts.append(Picture("backbone-rule", caption, partial(_draw_rule, lines)))
-    else:
-        parts.append("Not run.")
-    return Section("rule", "The backbone rule", parts)
+def _groups(
+    base: Sequence[Result], ours: Sequence[Result], folder: Path, theirs: Sequence[tuple[float, float]] | None
+) -> list[list[str]]:
+    """A row per group: users, HR@10 of both, their difference, the paper's, and ours against it."""
+    pair = same_seeds(base, ours)
+    frame = ranks(pair[0][0], folder)
+    lengths = frame["length"].to_numpy().astype(np.int64)
+    buckets = DENSE_BUCKETS if density(base[0]) >= DENSE_FROM else SPARSE_BUCKETS
+    counted = by_history_length(frame["rank"].to_numpy().astype(float), lengths, buckets, ks=(10,))
+    group = np.searchsorted(buckets, lengths, side="right") - 1
+    hits = [per_user(of, folder, "HR@10") for of in pair]
+    rows = []
+    for index, (bucket, users) in enumerate(counted.select("bucket", "users").iter_rows()):
+        published = theirs[index] if theirs else None
+        cells = ["no users", "", _change(*published) if published else "none", ""]
+        if users:
+            before, after = (of[group == index] for of in hits)
+            cells[:2] = [_change(100 * before.mean(), 100 * after.mean()), str(paired(after, before))]
+            if before.any():
+                cells[3] = paper.points(
+                    after.mean() / before.mean(), published[1] / published[0] if published else None
+                )
+        rows.append([bucket, f"{users:,}", *cells])
+    return rows
 
 
-def _average(found: Sequence[Result], data: str) -> float:
-    return next(density(result) for result in found if result.data == data)
-
-
-def _crossings(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Average lengths at which the sign changes, between neighbours on a logarithmic axis."""
-    crossed = []
-    for (left, below), (right, above) in pairwise(points):
-        if below * above < 0:
-            share = below / (below - above)
-            crossed.append(math.exp((1 - share) * math.log(left) + share * math.log(right)))
-    return crossed
-
-
-def _by_length(of: Sequence[Result], folder: Path) -> dict[str, list[Any]]:
-    dense = density(of[0]) >= DENSE_FROM
-    frames = [ranks(result, folder) for result in of]
-    groups = [
-        by_history_length(
-            frame["rank"].to_numpy().astype(float),
-            frame["length"].to_numpy().astype(np.int64),
-            DENSE_BUCKETS if dense else SPARSE_BUCKETS,
-            ks=(10,),
-        )
-        for frame in frames
-    ]
-    hits = [
-        None if values[0] is None else 100 * mean(values)
-        for values in zip(*(group["HR@10"].to_list() for group in groups), strict=True)
-    ]
-    return {"bucket": groups[0]["bucket"].to_list(), "users": groups[0]["users"].to_list(), "HR@10": hits}
-
-
-def _change(before: float | None, after: float | None) -> str:
-    if before is None or after is None:
-        return "no users"
+def _change(before: float, after: float) -> str:
     relative = f" ({after / before - 1:+.1%})" if before else ""
     return f"{before:.2f} → {after:.2f}{relative}"
 
 
+def _layers(data: str, inspected: Inspection | str, theirs: Sequence[float] | None) -> list[list[str]]:
+    """A row per layer, ours and the paper's; a text instead of ours says why they are lacking."""
+    if isinstance(inspected, str):
+        published = {str(layer): f"{value:.3f}" for layer, value in enumerate(theirs or ())} or {"": "none"}
+        return [[data, layer, inspected, "", inspected, "", beside] for layer, beside in published.items()]
+    rows = []
+    for index, layer in enumerate(inspected.attention):
+        cells = []
+        for value, deviation in ((layer.mean, layer.std), (layer.mean_all, layer.std_all)):
+            cells += [f"{value:.3f} ± {deviation:.3f}", f"{value - theirs[index]:+.3f}" if theirs else ""]
+        rows.append([data, str(index), *cells, f"{theirs[index]:.3f}" if theirs else "none"])
+    return rows
+
+
 def _draw_entropy(points: dict[str, tuple[float, float]]) -> "Figure":
     figure, (axis,) = plot(width=5.6)
-    for index, (data, (spread_out, gain)) in enumerate(points.items()):
-        axis.scatter(spread_out, 100 * gain, color=COLORS[1], marker=MARKERS[index % len(MARKERS)])
-        axis.annotate(data, (spread_out, 100 * gain), xytext=(6, 4), textcoords="offset points", size=9)
+    for index, (data, (spread_out, gained)) in enumerate(points.items()):
+        look: dict[str, Any] = {"color": COLORS[1], "marker": MARKERS[index % len(MARKERS)]}
+        axis.scatter(spread_out, 100 * gained, **look)
+        axis.annotate(data, (spread_out, 100 * gained), xytext=(6, 4), textcoords="offset points", size=9)
     axis.axhline(0, color="#555555", linewidth=0.8)
     axis.set_xlabel("normalised attention entropy of sasrec")
     axis.set_ylabel("HR@10 of mars-t against sasrec, %")
-    return figure
-
-
-def _draw_rule(families: dict[str, list[tuple[float, float]]]) -> "Figure":
-    figure, (axis,) = plot(width=6.4)
-    for index, (name, points) in enumerate(families.items()):
-        lengths, differences = zip(*sorted(points), strict=True)
-        look: dict[str, Any] = {
-            "color": COLORS[index % len(COLORS)],
-            "linestyle": STYLES[index % len(STYLES)],
-            "marker": MARKERS[index % len(MARKERS)],
-        }
-        axis.plot(lengths, [100 * value for value in differences], label=name, **look)
-    axis.axhline(0, color="#555555", linewidth=0.8)
-    axis.axvline(DENSE_FROM, color="#555555", linewidth=0.8, linestyle=":")
-    axis.set_xscale("log")
-    ticks = [5, 10, 20, 50, 100, 200]
-    axis.set_xticks(ticks, [str(tick) for tick in ticks])
-    axis.minorticks_off()
-    axis.set_xlabel("average number of training events per user")
-    axis.set_ylabel("NDCG@10 of mars-m against mars-t, %")
-    axis.legend(frameon=False)
     return figure

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from marsrec.lab import comparison, efficiency, inspection_page, regimes, theory, variants
+from marsrec.lab import comparison, efficiency_page, inspection_page, regimes, rule, theory, variants
 from marsrec.lab.page import Section, Table, write_report
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result, inspection_of
@@ -29,13 +29,13 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
     """All sections, in the paper's order."""
     listed = [
         comparison.section(found, results),
-        variants.ablation(found),
-        variants.sensitivity(found),
-        efficiency.section(results),
+        variants.ablation(found, results),
+        variants.sensitivity(found, results),
+        efficiency_page.section(found, results),
         regimes.subgroups(found, results),
         regimes.entropy(found, results),
-        regimes.backbone_rule(found, results),
-        variants.extensions(found),
+        rule.backbone_rule(found, results),
+        variants.extensions(found, results),
         *inspections(found, results),
     ]
 

@@ -1,0 +1,217 @@
+"""The backbone rule put to the test: mars-t against mars-m on data of every density."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from marsrec.data.source import EMBEDDED
+from marsrec.lab import paper
+from marsrec.lab.comparison import (
+    alike,
+    as_published,
+    datasets,
+    density,
+    figures,
+    find,
+    origin,
+    per_user,
+    published_name,
+    trained,
+)
+from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
+from marsrec.lab.pairs import EXPLAINED, difference, same_seeds
+from marsrec.lab.results import Result
+from marsrec.models import DENSE_FROM, backbone
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAIR = ("mars-t", "mars-m")
+SHOWN = ("HR@10", "NDCG@10")
+
+FIXED: dict[str, Any] = {"length": 200, "encoder.dropout": 0.2, "readout.heads": 8, "readout.dropout": 0.0}
+"""Settings of all generated data of another density than the default: settings that follow the density would change
+at the very threshold that is tested. They are the paper's for dense data."""
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """What mars-m gains over mars-t at some density, in shares of mars-t's NDCG@10."""
+
+    length: float
+    """Average number of training events of a user."""
+    gain: float
+    low: float
+    """Lower end of the 95 % interval over users."""
+    high: float
+
+    @property
+    def decided(self) -> bool:
+        """Whether the users tell which of the two is better."""
+        return self.low * self.high > 0
+
+
+def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
+    """MARS-T against MARS-M as the average length varies."""
+    rows: list[list[str]] = []
+    lines: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    right = 0
+    for data in sorted(datasets(found), key=lambda data: _average(found, data)):
+        results = alike(found, data)
+        generated = origin(data) == EMBEDDED != data
+        pair = [find(results, name, options=FIXED if generated else {}) for name in PAIR]
+        if not any(pair):
+            continue
+        average = density(results[0])
+        theirs = paper.MAIN.get(published_name(data)) if as_published(results) else None
+        row, point = _row(data, average, same_seeds(*pair), theirs, folder)
+        rows.append(row)
+        if point:
+            order = data.removeprefix(published_name(data))  # another order of equal times is other data
+            lines[("hawkes, fixed settings" if generated else origin(data) + order, trained(results))].append(point)
+            right += point.decided and backbone(average) == PAIR[point.gain > 0]
+    told = {published_name(row[0]) for row in rows}
+    rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in paper.MAIN.items() if data not in told]
+    points = [point for of_line in lines.values() for point in of_line]
+    judged = (
+        f"It takes the better one by NDCG@10 in {right} of the {sum(point.decided for point in points)} cases that the "
+        f"users decide (a 95 % interval without 0), of {len(points)} in all."
+        if points
+        else "mars-t and mars-m on the same data: not run."
+    )
+    columns = ["data", "L̄", "mars-t", "paper (against it)", "mars-m", "paper (against it)"]
+    columns += ["mars-m against mars-t", "paper (against it)", "rule takes", "better here"]
+    parts: list[str | Table | Picture] = [
+        f"The rule takes mars-t below an average of {DENSE_FROM:.0f} training events per user, and mars-m from there "
+        "on. Data of several densities are made by keeping only the latest events of each user (the test targets and "
+        "the settings stay the same) and by the hawkes generator. What it generates at another density than its "
+        "default has the settings that the paper takes for dense data, whatever the density: the latest 200 events, a "
+        "dropout of 0.2 in the encoder, 8 heads, no dropout on the user vector. So nothing but the data changes at "
+        f"{DENSE_FROM:.0f}.",
+        f"{judged} {_crossed(lines)}",
+        Table(
+            columns,
+            rows,
+            f"L̄: training events per user. mars-t and mars-m: {' / '.join(SHOWN)}; one against the other: NDCG@10. "
+            + EXPLAINED,
+        ),
+    ]
+    if any(len(of_line) > 1 for of_line in lines.values()):
+        caption = (
+            "NDCG@10 of mars-m relative to mars-t against the average number of training events per user, with 95 % "
+            "intervals over users; the vertical line is where the rule changes over."
+        )
+        parts.append(Picture("backbone-rule", caption, partial(_draw, _named(lines))))
+    return Section("rule", "The backbone rule", parts)
+
+
+def crossings(points: Sequence[Point]) -> list[str]:
+    """Where the better one changes, between points that the users decide.
+
+    Between neighbours the place is read off a straight line on a logarithmic axis; where undecided points lie between,
+    only the two ends are known.
+
+    Examples
+    --------
+    >>> below, above = Point(10, -0.1, -0.2, -0.05), Point(40, 0.1, 0.05, 0.2)
+    >>> crossings([below, above]), crossings([below, Point(20, 0.1, -0.1, 0.2), above])
+    (['at about 20 events'], ['between 10 and 40 events'])
+    """
+    ordered = sorted(points)
+    crossed = []
+    for (left, below), (right, above) in pairwise((place, one) for place, one in enumerate(ordered) if one.decided):
+        if below.gain * above.gain > 0:
+            continue
+        if right == left + 1:
+            share = below.gain / (below.gain - above.gain)
+            length = math.exp((1 - share) * math.log(below.length) + share * math.log(above.length))
+            crossed.append(f"at about {length:.0f} events")
+        else:
+            crossed.append(f"between {below.length:.0f} and {above.length:.0f} events")
+    return crossed
+
+
+def _row(
+    data: str,
+    average: float | None,
+    pair: Sequence[Sequence[Result]],
+    theirs: Mapping[str, paper.Figures] | None,
+    folder: Path,
+) -> tuple[list[str], Point | None]:
+    """A row of the table, and its point in the figure if both were run."""
+    cells = []
+    for name, run in zip(PAIR, pair, strict=True):
+        ours = [mean(figures(run, metric)) for metric in SHOWN] if run else []
+        published = theirs[name][: len(SHOWN)] if theirs else None
+        cells += [
+            paper.shown(ours) if run else "not run",
+            _beside(paper.shown(published), paper.against(ours, published)),
+        ]
+    published_gain = theirs["mars-m"][1] / theirs["mars-t"][1] - 1 if theirs else None
+    beside = "none" if published_gain is None else f"{published_gain:+.1%}"
+    start = [data, "" if average is None else f"{average:.1f}", *cells]
+    taken = "" if average is None else backbone(average)
+    if not all(pair):
+        return [*start, "not run", beside, taken, ""], None
+    differs = difference(pair[1], pair[0], folder, "NDCG@10")
+    base = float(per_user(pair[0], folder, "NDCG@10").mean())
+    point = Point(average or 0.0, differs.mean / base, differs.low / base, differs.high / base)
+    better = PAIR[differs.mean > 0] if point.decided else "undecided"
+    compared = [f"{point.gain:+.1%}: {differs}", _beside(beside, paper.points(point.gain, published_gain))]
+    return [*start, *compared, taken, better], point
+
+
+def _beside(theirs: str, against: str) -> str:
+    return f"{theirs} ({against})" if against else theirs
+
+
+def _average(found: Sequence[Result], data: str) -> float:
+    return next(density(result) for result in found if result.data == data)
+
+
+def _named(lines: Mapping[tuple[str, str], list[Point]]) -> dict[str, list[Point]]:
+    """Lines by what they are called: with their training where there are several of the same data."""
+    names = [name for name, _ in lines]
+    return {name if names.count(name) == 1 else f"{name} ({way})": points for (name, way), points in lines.items()}
+
+
+def _crossed(lines: Mapping[tuple[str, str], list[Point]]) -> str:
+    crossed = [f"{name} {place}" for name, points in _named(lines).items() for place in crossings(points)]
+    if crossed:
+        return f"The two cross: {'; '.join(crossed)}."
+    if any(len(points) > 1 for points in lines.values()):
+        return "The users decide no crossing here."
+    return "Data of several densities: not run."
+
+
+def _draw(lines: Mapping[str, Sequence[Point]]) -> "Figure":
+    figure, (axis,) = plot(width=6.4)
+    for index, (name, points) in enumerate(lines.items()):
+        ordered = sorted(points)
+        gains = [100 * point.gain for point in ordered]
+        bars = [
+            [100 * (p.gain - min(p.low, p.gain)) for p in ordered],
+            [100 * (max(p.high, p.gain) - p.gain) for p in ordered],
+        ]
+        look: dict[str, Any] = {
+            "color": COLORS[index % len(COLORS)],
+            "linestyle": STYLES[index % len(STYLES)],
+            "marker": MARKERS[index % len(MARKERS)],
+        }
+        axis.errorbar([point.length for point in ordered], gains, yerr=bars, elinewidth=0.8, label=name, **look)
+    axis.axhline(0, color="#555555", linewidth=0.8)
+    axis.axvline(DENSE_FROM, color="#555555", linewidth=0.8, linestyle=":")
+    axis.set_xscale("log")
+    ticks = [5, 10, 20, 50, 100, 200]
+    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel("average number of training events per user")
+    axis.set_ylabel("NDCG@10 of mars-m against mars-t, %")
+    axis.legend(frameon=False)
+    return figure
