@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.lab.comparison import USUAL, alike, contest, find, main_comparison, section, significance, trained
+from marsrec.lab.comparison import USUAL, alike, find, trained
+from marsrec.lab.main_comparison import contest, main_comparison, section, significance
 from marsrec.models import RECIPES
 
 

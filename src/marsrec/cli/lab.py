@@ -222,7 +222,7 @@ def _measurements(asked: "experiments.Experiment", results: Path) -> dict[str, C
         for data in asked.efficiency
         if not (results / FOLDER / f"{data}.json").exists()
     }
-    if asked.theory is not None and not _has_theory(results, quick=quick):
+    if asked.theory is not None and not _has_theory(results, quick=quick, current=not quick):
         missing["the theory"] = partial(theory, quick=quick, results=results)
     return missing
 
@@ -233,10 +233,15 @@ def _theory_file(results: Path) -> Path:
     return results / THEORY
 
 
-def _has_theory(results: Path, *, quick: bool) -> bool:
-    """Whether the propositions were put to the test, as thoroughly at least."""
+def _has_theory(results: Path, *, quick: bool, current: bool = False) -> bool:
+    """Whether the propositions were put to the test, as thoroughly at least, and as they are now if that is asked."""
+    from marsrec.lab import theory as theories
+
     path = _theory_file(results)
-    return path.exists() and (quick or not json.loads(path.read_text())["quick"])
+    if not path.exists():
+        return False
+    measured = json.loads(path.read_text())
+    return (quick or not measured["quick"]) and (not current or theories.current(measured))
 
 
 def _measured(result: Any) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""The main comparison: every recipe beside the paper's figures, and MARS against each of the others."""
+"""Which results can be compared, and how two models compare on the same seeds and the same users."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -13,29 +12,20 @@ import polars as pl
 from marsrec.data.catalog import CATALOG, Statistics
 from marsrec.errors import DataError
 from marsrec.lab import paper
-from marsrec.lab.page import Section, Table, best, second
-from marsrec.lab.paper import METRICS
 from marsrec.lab.results import RANKS, Result
 from marsrec.lab.significance import Difference, Floats, gains, paired
-from marsrec.models import RECIPES, backbone, model_settings, paper_options, targets_per_batch
-from marsrec.training.module import NOT_DECISIVE, TrainingSettings
+from marsrec.models import model_settings, paper_options, targets_per_batch
+from marsrec.training.module import NOT_DECISIVE
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
 AS_PAPER: tuple[tuple[str, Any], ...] = ()
 """What `_training` says of a training by the paper's settings."""
-PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
-"""The data of the comparison, run or not: the paper's, and what stands in for two of them."""
-
-
-@dataclass(frozen=True)
-class Contest:
-    """MARS against another model on the same users."""
-
-    other: str
-    differences: dict[str, Difference]
-    """By metric, MARS less the other."""
-    seeds: tuple[int, int]
-    """How many of either are compared."""
+EXPLAINED = (
+    "Differences are × 100, with their 95 % bootstrap interval over users and the two-sided p of a paired "
+    "randomisation test. Both models are averaged over the seeds that both have, where there are such: the interval "
+    "tells of other users, not of other initial weights."
+)
+"""What the difference of two models is, for texts and captions."""
 
 
 def alike(found: Sequence[Result], data: str) -> list[Result]:
@@ -139,7 +129,7 @@ def ranks(result: Result, folder: Path) -> pl.DataFrame:
 
 def datasets(found: Sequence[Result]) -> list[str]:
     """Names of the data in results: the paper's first, in its order."""
-    return sorted({result.data for result in found}, key=_order)
+    return sorted({result.data for result in found}, key=order)
 
 
 def whole(found: Sequence[Result]) -> list[str]:
@@ -147,117 +137,35 @@ def whole(found: Sequence[Result]) -> list[str]:
     return [data for data in datasets(found) if published_name(data) == origin(data)]
 
 
-def main_comparison(found: Sequence[Result], data: str) -> Table:
-    """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
-    results = alike(found, data)
-    published = published_name(data) if as_published(results) else ""
-    runs = {name: find(results, name) for name in RECIPES}
-    means = {
-        metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
-        for metric in METRICS
-    }
-    rows = []
-    for name, of_recipe in runs.items():
-        theirs = paper.MAIN.get(published, {}).get(name)
-        beside = _published(theirs, paper.DEVIATIONS.get(published, {}).get(name))
-        if not of_recipe:
-            rows.append([name, *["not run"] * 3, beside, "", "", "", ""])
-            continue
-        rows.append(
-            [
-                _named(name, of_recipe),
-                *(_marked(figures(of_recipe, metric), means[metric]) for metric in METRICS),
-                beside,
-                " / ".join(
-                    f"{mean(figures(of_recipe, metric)) / figure - 1:+.1%}"
-                    for metric, figure in zip(METRICS, theirs or (), strict=bool(theirs))
-                ),
-                ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
-                f"{mean(result.undisturbed_minutes for result in of_recipe):.0f}",
-                ", ".join(str(result.training.seed) for result in of_recipe),
-            ]
-        )
-    columns = ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"]
-    return Table(
-        columns,
-        rows,
-        f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
-        "times those of the median one, on a shared machine whose speed varies by half: they do not compare models, "
-        "which the efficiency page does.",
-    )
+def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """Results of two models with the seeds that both have; all of them if they have none in common."""
+    seeds = {result.training.seed for result in first} & {result.training.seed for result in second}
+    one, other = ([result for result in of if not seeds or result.training.seed in seeds] for of in (first, second))
+    return one, other
 
 
-def contest(results: Sequence[Result], folder: Path) -> tuple[str, dict[str, Contest]] | None:
-    """MARS as the backbone rule takes it against each of the others; None if it or all the others were not run."""
-    ours = backbone(density(results[0])) if results else ""
-    mine = find(results, ours) if results else []
-    others = {name: find(results, name) for name in RECIPES if not name.startswith("mars")}
-    contests: dict[str, Contest] = {}
-    for name, theirs in others.items():
-        if not mine or not theirs:
-            continue
-        seeds = {result.training.seed for result in mine} & {result.training.seed for result in theirs}
-        pair = [[r for r in of if not seeds or r.training.seed in seeds] for of in (mine, theirs)]
-        differences = {metric: paired(*(per_user(of, folder, metric) for of in pair)) for metric in METRICS}
-        contests[name] = Contest(_named(name, theirs), differences, (len(pair[0]), len(pair[1])))
-    return (ours, contests) if contests else None
+def difference(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> Difference:
+    """How much better the first is, user by user."""
+    one, other = same_seeds(first, second)
+    return paired(per_user(one, folder, metric), per_user(other, folder, metric))
 
 
-def significance(contests: dict[str, Contest], ours: str) -> Table:
-    """MARS against every other model, user by user; the best other is another one in each metric."""
-    strongest = {metric: min(contests, key=lambda name: contests[name].differences[metric].mean) for metric in METRICS}
-    rows = []
-    for name, one in contests.items():
-        cells = {metric: str(difference) for metric, difference in one.differences.items()}
-        cells = {metric: best(cell) if strongest[metric] == name else cell for metric, cell in cells.items()}
-        rows.append([one.other, *cells.values(), " / ".join(map(str, one.seeds))])
-    return Table(
-        [f"{ours} against", *METRICS, "seeds"],
-        rows,
-        f"Difference × 100 of {ours} and the other, with its 95 % bootstrap interval over users and the two-sided p of "
-        "a paired randomisation test. A model's gains are averaged over the seeds that both have, where there are "
-        "such: the interval tells of other users, not of other initial weights. **The runner-up** is the best other "
-        "by the metric; it was chosen on the same test, for which p is not corrected.",
-    )
+def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10") -> float:
+    """How much better the first is, relative to the second, on the seeds that both have."""
+    one, other = same_seeds(first, second)
+    return mean(figures(one, metric)) / mean(figures(other, metric)) - 1
 
 
-def section(found: Sequence[Result], folder: Path) -> Section:
-    """The main comparison on all data sets."""
-    parts: list[str | Table] = [
-        'Test × 100, all items ranked, history not masked. "paper" is its table of the main results: HR@10 / NDCG@10 '
-        "/ MRR@10. Data sets that the paper does not have show no figures of it: games-2018 and yelp-2019 are of the "
-        "same kind as its Games and Yelp, but of another year and size. mamba4rec and echomamba4rec have on sparse "
-        "data the dropout that Mamba4Rec's authors take, 0.4, and not the paper's 0.5; fearec has its authors' batches "
-        "of 256 targets, where the paper's have 2,048."
-    ]
-    run = whole(found)
-    for data in sorted({*PLANNED, *run}, key=_order):
-        parts.append(f"## {data}")
-        if data not in run:
-            parts.append("Not run.")
-            continue
-        parts.append(main_comparison(found, data))
-        against = contest(alike(found, data), folder)
-        if against is None:
-            parts.append("MARS against the others: not run.")
-        else:
-            ours, contests = against
-            parts += [f"## {data}: is the difference significant?", significance(contests, ours)]
-    return Section("main", "Main comparison", parts)
+def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> str:
+    """Both as a cell."""
+    return f"{gain(first, second, metric):+.1%}: {difference(first, second, folder, metric)}"
 
 
-def _order(data: str) -> tuple[int, str]:
+def order(data: str) -> tuple[int, str]:
     """The paper's data first, in its order; those of another year where the paper has theirs."""
     known = list(paper.MAIN)
     kind = next((name for name in known if data == name or data.startswith(f"{name}-")), None)
     return (len(known) if kind is None else known.index(kind), data)
-
-
-def _published(figures: paper.Figures | None, deviations: paper.Figures | None) -> str:
-    if figures is None:
-        return "none"
-    beside = [""] * len(figures) if deviations is None else [f" ± {deviation:.2f}" for deviation in deviations]
-    return " / ".join(f"{figure:.2f}{deviation}" for figure, deviation in zip(figures, beside, strict=True))
 
 
 def _training(result: Result) -> tuple[tuple[str, Any], ...]:
@@ -275,15 +183,3 @@ def _training(result: Result) -> tuple[tuple[str, Any], ...]:
 
 def _way(result: Result) -> tuple[tuple[tuple[str, Any], ...], str, str]:
     return _training(result), result.fingerprint, result.split.model_dump_json()
-
-
-def _named(name: str, of_recipe: Sequence[Result]) -> str:
-    share = min(result.training.prefix_share for result in of_recipe)
-    size = of_recipe[0].training.targets_per_batch  # the same for all that were trained alike
-    own = "" if size == TrainingSettings().targets_per_batch else f", batches of {size:,}"
-    return name + ("" if share == 1 else f", {share:.0%} of the prefixes") + own
-
-
-def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:
-    place = ordered.index(round(mean(values), 4))
-    return (best, second)[place](spread(values)) if place < 2 else spread(values)

@@ -11,19 +11,22 @@ import numpy as np
 from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
+    EXPLAINED,
     alike,
     as_published,
     density,
+    difference,
     find,
+    gain,
     per_user,
     published_name,
     ranks,
+    same_seeds,
     trained,
     whole,
 )
 from marsrec.lab.inspection import Inspection
 from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, plot
-from marsrec.lab.pairs import EXPLAINED, difference, gain, same_seeds
 from marsrec.lab.results import Result, inspection_of
 from marsrec.lab.significance import paired
 from marsrec.models import DENSE_FROM

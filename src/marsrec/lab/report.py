@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from marsrec.lab import comparison, efficiency_page, inspection_page, regimes, rule, theory, variants
+from marsrec.lab import comparison, efficiency_page, inspection_page, main_comparison, regimes, rule, theory, variants
 from marsrec.lab.page import Section, Table, write_report
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result, inspection_of
@@ -28,7 +28,7 @@ def report(found: Sequence[Result], results: Path, out: Path) -> list[Path]:
 def sections(found: Sequence[Result], results: Path) -> list[Section]:
     """All sections, in the paper's order."""
     listed = [
-        comparison.section(found, results),
+        main_comparison.section(found, results),
         variants.ablation(found, results),
         variants.sensitivity(found, results),
         efficiency_page.section(found, results),

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 from marsrec.data.source import EMBEDDED
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
+    EXPLAINED,
     alike,
     as_published,
     datasets,
     density,
+    difference,
     figures,
     find,
     origin,
     per_user,
     published_name,
+    same_seeds,
     trained,
 )
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
-from marsrec.lab.pairs import EXPLAINED, difference, same_seeds
 from marsrec.lab.results import Result
 from marsrec.models import DENSE_FROM, backbone
 

@@ -7,9 +7,19 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from marsrec.lab import paper
-from marsrec.lab.comparison import alike, as_published, datasets, figures, find, published_name, spread, trained
+from marsrec.lab.comparison import (
+    EXPLAINED,
+    alike,
+    as_published,
+    change,
+    datasets,
+    figures,
+    find,
+    published_name,
+    spread,
+    trained,
+)
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
-from marsrec.lab.pairs import EXPLAINED, change
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
 

@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
+from marsrec.doctor import machine, versions
 from marsrec.errors import SettingsError
 from marsrec.lab.page import Section
 from marsrec.lab.theory import (
@@ -15,7 +17,10 @@ from marsrec.lab.theory import (
     identifiability,
     identifiability_section,
 )
-from marsrec.lab.theory.telling import Part
+from marsrec.lab.theory.telling import Part, made_with
+
+LAYOUT = 2
+"""Of what `measure` returns; one without a layout is the first, without memory, settings, versions and machine."""
 
 
 def measure(quick: bool = False) -> dict[str, Any]:
@@ -31,11 +36,25 @@ def measure(quick: bool = False) -> dict[str, Any]:
     except ModuleNotFoundError as error:  # only measuring needs it; a report tells what was measured elsewhere
         raise SettingsError(f"the propositions in numbers need {error.name}: pip install 'marsrec[lab]'.") from None
     return {
+        "layout": LAYOUT,
         "quick": quick,
+        "versions": versions() | {"scipy": version("scipy")},
+        "machine": machine(),
         "approximation": approximation.measure(quick),
         "complexity": complexity.measure(quick),
         "identifiability": identifiability.measure(quick),
     }
+
+
+def current(measured: Mapping[str, Any]) -> bool:
+    """Whether a measurement has all that is told today.
+
+    Examples
+    --------
+    >>> current({"layout": LAYOUT}), current({"quick": False})
+    (True, False)
+    """
+    return bool(measured.get("layout", 1) == LAYOUT)
 
 
 def section(measured: Mapping[str, Any]) -> Section:
@@ -45,7 +64,9 @@ def section(measured: Mapping[str, Any]) -> Section:
     ]
     if measured["quick"]:
         parts.append("Measured in the quick form: smaller sizes, fewer repetitions and short trainings.")
+    if not current(measured):
+        parts.append("Measured by an older version, which recorded less. `marsrec lab theory` measures anew.")
     parts += approximation_section.tell(measured["approximation"])
-    parts += complexity_section.tell(measured["complexity"])
+    parts += complexity_section.tell(measured["complexity"], made_with(measured))
     parts += identifiability_section.tell(measured["identifiability"])
     return Section("theory", "Theory in numbers", parts)

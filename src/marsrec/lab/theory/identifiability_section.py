@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from marsrec.data.moments import spell_duration
 from marsrec.lab.page import COLORS, MARKERS, Picture, Table, plot
-from marsrec.lab.theory.identifiability import FOREVER
-from marsrec.lab.theory.telling import Part, draw_line, listed
+from marsrec.lab.theory.recovery import FOREVER
+from marsrec.lab.theory.telling import Part, draw_line, listed, plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +41,7 @@ def tell(measured: Mapping[str, Any]) -> list[Part]:
             f"**Maximum likelihood, {title}.** From {few:,} to {many:,} users the error of the half-lives goes from "
             f"{first[0]:.3f} to {last[0]:.3f}, that of the weights from {first[1]:.3f} to {last[1]:.3f}."
             + (" Both shrink." if last[0] < first[0] and last[1] < first[1] else " Not both shrink.")
+            + _convergence([row for row in likelihood if row["known"] == known])
         )
     for row in (row for row in learned if row["users"] == most):
         closer = row["rate_error"] < row["start"]["rate_error"]
@@ -73,7 +74,8 @@ def tell(measured: Mapping[str, Any]) -> list[Part]:
             columns,
             rows,
             f"Median half-life and mean gate of each head over test histories after at most {epochs} epochs, on the "
-            "request clock, one seed. JSD: mean over pairs of heads, in nats. NDCG × 100.",
+            "request clock, one seed; the weights with the best validation NDCG@10 count. JSD: mean over pairs of "
+            f"heads, in nats. NDCG × 100. {_settings(measured.get('training'))}",
         ),
         Picture(
             "theory-identifiability",
@@ -112,6 +114,28 @@ def _verdicts(likelihood: Sequence[Mapping[str, Any]], learned: Sequence[Mapping
     return [" ".join(sentences)]
 
 
+def _convergence(fits: Sequence[Mapping[str, Any]]) -> str:
+    """Whether EM came to its end, and where not, as a sentence to add."""
+    if any("converged" not in fit for fit in fits):
+        return " Whether EM converged was not recorded."
+    left = [f"{fit['users']:,} users, seed {fit['seed']}" for fit in fits if not fit["converged"]]
+    most = max(fit["rounds"] for fit in fits)
+    if left:
+        return f" EM had not converged after {most} rounds for {'; '.join(left)}."
+    return f" EM converged within {most} rounds."
+
+
+def _settings(training: Mapping[str, Any] | None) -> str:
+    """How the models were trained, as a sentence."""
+    if training is None:
+        return "With which settings was not recorded."
+    return (
+        f"Trained by Adam at a learning rate of {training['learning_rate']:g} with {training['targets_per_batch']:,} "
+        f"targets per step, on the latest {training['length']} events; dropout is {training['encoder.dropout']:g} in "
+        f"the encoder and {training['readout.dropout']:g} on the user vector."
+    )
+
+
 def _medians(rows: Sequence[Mapping[str, Any]], known: str) -> list[tuple[int, tuple[float, float]]]:
     """Numbers of users, and medians over the seeds of both errors."""
     found = []
@@ -123,8 +147,8 @@ def _medians(rows: Sequence[Mapping[str, Any]], known: str) -> list[tuple[int, t
 
 def _draw_recovery(likelihood: Sequence[Mapping[str, Any]], learned: Sequence[Mapping[str, Any]]) -> "Figure":
     figure, axes = plot(2, height=4.4)
-    titles = ("half-lives, mean |log found / true|", "weights, l1 distance")
-    for which, (axis, title) in enumerate(zip(axes, titles, strict=True)):
+    labels = ("error of the half-lives, mean |log(found / true)|", "error of the weights, l1 distance")
+    for which, (axis, error) in enumerate(zip(axes, labels, strict=True)):
         for index, (known, name) in enumerate(KNOWN.items()):
             if medians := _medians(likelihood, known):
                 users = [users for users, _ in medians]
@@ -138,11 +162,11 @@ def _draw_recovery(likelihood: Sequence[Mapping[str, Any]], learned: Sequence[Ma
             label = f"mars-t, {group[0]} time, diversity {group[1]:g}"
             axis.plot(users, errors, MARKERS[index], color=COLORS[index], markersize=7, mec="black", label=label)
         ticks = sorted({row["users"] for row in [*likelihood, *learned]})
-        axis.set(title=title, xlabel="users", xscale="log", yscale="log")
+        axis.set(xlabel="number of users", ylabel=error, xscale="log", yscale="log")
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+        plain_ticks(axis)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 

@@ -1,0 +1,155 @@
+"""The main comparison: every recipe beside the paper's figures, and MARS against each of the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from marsrec.lab import paper
+from marsrec.lab.comparison import (
+    EXPLAINED,
+    alike,
+    as_published,
+    density,
+    difference,
+    figures,
+    find,
+    order,
+    published_name,
+    same_seeds,
+    spread,
+    trained,
+    whole,
+)
+from marsrec.lab.page import Section, Table, best, second
+from marsrec.lab.paper import METRICS
+from marsrec.lab.results import Result
+from marsrec.lab.significance import Difference
+from marsrec.models import RECIPES, backbone
+from marsrec.training.module import TrainingSettings
+
+PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
+"""The data of the comparison, run or not: the paper's, and what stands in for two of them."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """MARS against another model on the same users."""
+
+    other: str
+    differences: dict[str, Difference]
+    """By metric, MARS less the other."""
+    seeds: tuple[int, int]
+    """How many of either are compared."""
+
+
+def main_comparison(found: Sequence[Result], data: str) -> Table:
+    """Every recipe on one data set at the paper's settings, beside the paper's figures; what was not run says so."""
+    results = alike(found, data)
+    published = published_name(data) if as_published(results) else ""
+    runs = {name: find(results, name) for name in RECIPES}
+    means = {
+        metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
+        for metric in METRICS
+    }
+    rows = []
+    for name, of_recipe in runs.items():
+        theirs = paper.MAIN.get(published, {}).get(name)
+        beside = _published(theirs, paper.DEVIATIONS.get(published, {}).get(name))
+        if not of_recipe:
+            rows.append([name, *["not run"] * 3, beside, "", "", "", ""])
+            continue
+        rows.append(
+            [
+                _named(name, of_recipe),
+                *(_marked(figures(of_recipe, metric), means[metric]) for metric in METRICS),
+                beside,
+                paper.against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
+                ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
+                f"{mean(result.undisturbed_minutes for result in of_recipe):.0f}",
+                ", ".join(str(result.training.seed) for result in of_recipe),
+            ]
+        )
+    columns = ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"]
+    return Table(
+        columns,
+        rows,
+        f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
+        "times those of the median one, on a shared machine whose speed varies by half: they do not compare models, "
+        "which the efficiency page does.",
+    )
+
+
+def contest(results: Sequence[Result], folder: Path) -> tuple[str, dict[str, Contest]] | None:
+    """MARS as the backbone rule takes it against each of the others; None if it or all the others were not run."""
+    ours = backbone(density(results[0])) if results else ""
+    mine = find(results, ours) if results else []
+    others = {name: find(results, name) for name in RECIPES if not name.startswith("mars")}
+    contests: dict[str, Contest] = {}
+    for name, theirs in others.items():
+        if not mine or not theirs:
+            continue
+        differences = {metric: difference(mine, theirs, folder, metric) for metric in METRICS}
+        seeds = len(same_seeds(mine, theirs)[0]), len(same_seeds(mine, theirs)[1])
+        contests[name] = Contest(_named(name, theirs), differences, seeds)
+    return (ours, contests) if contests else None
+
+
+def significance(contests: dict[str, Contest], ours: str) -> Table:
+    """MARS against every other model, user by user; the best other is another one in each metric."""
+    strongest = {metric: min(contests, key=lambda name: contests[name].differences[metric].mean) for metric in METRICS}
+    rows = []
+    for name, one in contests.items():
+        cells = {metric: str(difference) for metric, difference in one.differences.items()}
+        cells = {metric: best(cell) if strongest[metric] == name else cell for metric, cell in cells.items()}
+        rows.append([one.other, *cells.values(), " / ".join(map(str, one.seeds))])
+    return Table(
+        [f"{ours} against", *METRICS, "seeds"],
+        rows,
+        f"{ours} less the other. {EXPLAINED} **The runner-up** is the best other by the metric; it was chosen on the "
+        "same test, for which p is not corrected.",
+    )
+
+
+def section(found: Sequence[Result], folder: Path) -> Section:
+    """The main comparison on all data sets."""
+    parts: list[str | Table] = [
+        'Test × 100, all items ranked, history not masked. "paper" is its table of the main results: HR@10 / NDCG@10 '
+        "/ MRR@10. Data sets that the paper does not have show no figures of it: games-2018 and yelp-2019 are of the "
+        "same kind as its Games and Yelp, but of another year and size. mamba4rec and echomamba4rec have on sparse "
+        "data the dropout that Mamba4Rec's authors take, 0.4, and not the paper's 0.5; fearec has its authors' batches "
+        "of 256 targets, where the paper's have 2,048."
+    ]
+    run = whole(found)
+    for data in sorted({*PLANNED, *run}, key=order):
+        parts.append(f"## {data}")
+        if data not in run:
+            parts.append("Not run.")
+            continue
+        parts.append(main_comparison(found, data))
+        against = contest(alike(found, data), folder)
+        if against is None:
+            parts.append("MARS against the others: not run.")
+        else:
+            ours, contests = against
+            parts += [f"## {data}: is the difference significant?", significance(contests, ours)]
+    return Section("main", "Main comparison", parts)
+
+
+def _published(figures: paper.Figures | None, deviations: paper.Figures | None) -> str:
+    if figures is None:
+        return "none"
+    beside = [""] * len(figures) if deviations is None else [f" ± {deviation:.2f}" for deviation in deviations]
+    return " / ".join(f"{figure:.2f}{deviation}" for figure, deviation in zip(figures, beside, strict=True))
+
+
+def _named(name: str, of_recipe: Sequence[Result]) -> str:
+    share = min(result.training.prefix_share for result in of_recipe)
+    size = of_recipe[0].training.targets_per_batch  # the same for all that were trained alike
+    own = "" if size == TrainingSettings().targets_per_batch else f", batches of {size:,}"
+    return name + ("" if share == 1 else f", {share:.0%} of the prefixes") + own
+
+
+def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:
+    place = ordered.index(round(mean(values), 4))
+    return (best, second)[place](spread(values)) if place < 2 else spread(values)
