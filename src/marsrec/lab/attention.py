@@ -21,7 +21,7 @@ class Entropy(Settings):
     std: float
     """Over positions, after the mean over attention heads."""
     mean_all: float
-    """The same over all positions: one that sees a single event counts as 0. Seems to be what the paper gives."""
+    """The same over all positions: one that sees a single event counts as 0. The paper does not say which it gives."""
     std_all: float
 
 

@@ -38,10 +38,8 @@ def sections(found: Sequence[Result], results: Path) -> list[Section]:
         variants.extensions(found, results),
         *inspections(found, results),
     ]
-
     path = results / THEORY
-    if path.exists():
-        listed.append(theory.section(json.loads(path.read_text())))
+    listed.append(theory.section(json.loads(path.read_text()) if path.exists() else None))
     return [*listed, everything(found)]
 
 

@@ -57,11 +57,13 @@ def current(measured: Mapping[str, Any]) -> bool:
     return bool(measured.get("layout", 1) == LAYOUT)
 
 
-def section(measured: Mapping[str, Any]) -> Section:
-    """The page "Theory in numbers", from what `measure` returned."""
+def section(measured: Mapping[str, Any] | None) -> Section:
+    """The page "Theory in numbers", from what `measure` returned; None if it was not run."""
     parts: list[Part] = [
         "The paper gives three propositions. Here is what numbers say to each of them, where they can say something."
     ]
+    if measured is None:
+        return Section("theory", "Theory in numbers", [*parts, "Not run."])
     if measured["quick"]:
         parts.append("Measured in the quick form: smaller sizes, fewer repetitions and short trainings.")
     if not current(measured):
