@@ -1,7 +1,10 @@
 """Numba kernels of this package: compiled for the CPU at their first use, kept on disk, and announced."""
 
+import hashlib
 import time
 from collections.abc import Callable
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from numba import njit
@@ -11,6 +14,10 @@ from marsrec import show
 
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 """What a sum may do with rounding. Not-a-number and infinity keep their meaning."""
+
+SHARED = ("compiled.py", "nn/kernels/numeric.py", "nn/kernels/dropout.py")
+"""Files whose code goes into kernels of other files. A change in one of them has all kernels compiled anew; numba by
+itself looks at a kernel's own file only."""
 
 
 def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -35,30 +42,48 @@ def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # no place to keep it
+            made = njit(cache=True, **options)(function)
+            index: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+            if hasattr(index, "_source_stamp"):  # numba has no front door to it; with NUMBA_DISABLE_JIT there is none
+                index._source_stamp = index._source_stamp, _shared_code()
+            return made
+        except (RuntimeError, OSError):  # no place to keep it, or no sources to compare it with
             return njit(**options)(function)
 
     return compiled
+
+
+@cache
+def _shared_code() -> bytes:
+    """A digest of the files that kernels share."""
+    package = resources.files("marsrec")
+    return hashlib.sha256(b"".join(package.joinpath(name).read_bytes() for name in SHARED)).digest()
 
 
 class _Announcer(event.Listener):
     """Says that a kernel of this package is being compiled, and how long it took."""
 
     def __init__(self) -> None:
-        self.began: list[tuple[str, float]] = []
+        self.began: list[float] = []
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        own = function.__module__.startswith("marsrec.")
-        if own and not self.began:
+        if _is_own(function) and not self.began:
             show.note(f"Compiling {function.__module__}.{function.__name__} for this CPU, once ...")
-        self.began.append((function.__module__, time.monotonic()))
+        self.began.append(time.monotonic())
 
     def on_end(self, event: Any) -> None:
-        module, began = self.began.pop()
-        if module.startswith("marsrec.") and not self.began:
-            show.note(f"... compiled in {time.monotonic() - began:.1f} s; it is kept on disk for the next time.")
+        began, dispatcher = self.began.pop(), event.data["dispatcher"]
+        if _is_own(dispatcher.py_func) and not self.began:
+            after = "it is kept on disk for the next time."
+            if dispatcher.stats.cache_path is None:
+                after = "there is no place to keep it for the next time (NUMBA_CACHE_DIR names one)."
+            show.note(f"... compiled in {time.monotonic() - began:.1f} s; {after}")
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    """Whether a function is of this package; one that was made by exec has no module."""
+    return (function.__module__ or "").startswith("marsrec.")
 
 
 event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]

@@ -29,6 +29,7 @@ from marsrec.explanation import Explanation, explain_score
 from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
+from marsrec.nn.streaming import nodes
 from marsrec.session import Session
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
@@ -165,7 +166,7 @@ class Recommender:
         )
         metrics = _measure(fitted, parts, settings, split)
         # All at once: a fit that fails or is interrupted leaves what was fitted before.
-        self.network, self.histories, self._fingerprint = fitted.model, histories, None
+        self.network, self.histories = fitted.model, histories
         self.settings, self.split_settings, self.metrics = settings, split, metrics
         self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
@@ -368,11 +369,16 @@ class Recommender:
         return Session.from_bytes(self, bytes(data))
 
     def fingerprint(self) -> bytes:
-        """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time."""
+        """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time.
+
+        Of a model whose sessions keep decaying sums also the rates at which they decay.
+        """
         if self._fingerprint is None:
             digest = hashlib.sha256(decisive(self.settings).encode() + self.unit.encode())
             for name, value in self.network.state_dict().items():
                 digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+            if self.settings.readout.name == "mars" and self.network.recurrent:
+                digest.update(nodes().astype(np.float32).tobytes())  # rounded: machines differ in the last digits
             for identity in self.item_ids.ids:
                 digest.update(f"{identity}\n".encode())
             self._fingerprint = digest.digest()[:8]
@@ -446,7 +452,7 @@ class Recommender:
 
     @network.setter
     def network(self, trained: SequenceModel) -> None:
-        self._network = trained
+        self._network, self._fingerprint = trained, None
 
     def _fitted(self) -> SequenceModel:
         if self._network is None:

@@ -153,7 +153,7 @@ class Session:
         return True
 
     def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:
-        """Take in events by item code, in order of time."""
+        """Take in events by item code, in order of time: all of them, or none if it fails or is interrupted."""
         self._check_model()
         if len(codes) == 0:
             return
@@ -164,19 +164,24 @@ class Session:
                 f"an event at {times[place]} {unit} after one at {before[place]} {unit}: a session takes events in "
                 "order of time. Start a new one from the whole history, which is put in order."
             )
-        device = self.recommender.network.items.weight.device
-        with torch.no_grad():
-            for start in range(0, len(codes), PIECE):
-                piece = slice(start, start + PIECE)
-                moments = torch.from_numpy(np.ascontiguousarray(times[piece], dtype=np.int64))
-                numbers = torch.from_numpy(np.ascontiguousarray(codes[piece], dtype=np.int64))
-                self.past.add(numbers.to(device), moments.to(device))
+        device, kept = self.recommender.network.items.weight.device, self.past.tensors
+        try:
+            with torch.no_grad():
+                for start in range(0, len(codes), PIECE):
+                    piece = slice(start, start + PIECE)
+                    moments = torch.from_numpy(np.ascontiguousarray(times[piece], dtype=np.int64))
+                    numbers = torch.from_numpy(np.ascontiguousarray(codes[piece], dtype=np.int64))
+                    self.past.add(numbers.to(device), moments.to(device))
+        except BaseException:
+            self.past.tensors = kept
+            raise
         np.bitwise_or.at(self.seen, codes // 8, (1 << (codes % 8)).astype(np.uint8))
         self.events += len(codes)
         self.latest = int(times[-1])
 
     def vector(self, at: Any = None) -> Tensor:
         """The user vector (d,) at a moment, by default the end of the log or the latest event, whichever is later."""
+        self._check_model()
         if self.events == 0:
             raise DataError("a session without events has no user vector. Add an event first.")
         now = self.recommender._moments(at, torch.tensor([self.latest]))

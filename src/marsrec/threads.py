@@ -13,14 +13,15 @@ _ONE_AT_A_TIME = threading.RLock()  # a kernel takes all threads; numba's workqu
 
 @contextmanager
 def like_torch() -> Iterator[None]:
-    """Run numba kernels with as many threads as torch has, and leave torch's number as it was.
+    """Run numba kernels with as many threads as torch has, and leave the numbers of both as they were.
 
     A parallel numba kernel sets the number of OpenMP threads for the whole process, torch included.
     """
     with _ONE_AT_A_TIME:
-        threads = torch.get_num_threads()
+        threads, own = torch.get_num_threads(), numba.get_num_threads()
         numba.set_num_threads(min(threads, config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
         try:
             yield
         finally:
             torch.set_num_threads(threads)
+            numba.set_num_threads(own)

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from marsrec.nn.kernels.decay_scan import decay_scan
+from marsrec.nn.kernels.decay_scan import LEAST, decay_scan
 
 
 def inputs(B: int, L: int, d: int, K: int, M: int, first: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -37,6 +39,35 @@ def test_kernel_equals_the_recurrence(shape: tuple[int, ...]) -> None:
         assert found.dtype == torch.float32
         if exact.numel():
             assert (found - exact).abs().max() <= 1e-5 * exact.abs().max() + 1e-7
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 3), st.integers(1, 5), st.integers(0, 4), st.integers(1, 6), st.integers(1, 6), st.integers(1, 9))
+def test_any_shape(B: int, Q: int, first: int, d: int, K: int, M: int) -> None:
+    arguments = inputs(B, first + Q, d, K, M, first)
+    expected = with_gradients(arguments, first, "reference")
+    torch.testing.assert_close(with_gradients(arguments, first, "cpu"), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_where_the_total_is_too_small_the_fastest_rate_stands_in() -> None:
+    states, decays, mix = inputs(3, 12, 5, 6, 7, 2)
+    mix = 2 * mix - 0.9  # the newest event weighs 0.7 on average, sometimes less than nothing
+    expected = with_gradients([states, decays, mix], 2, "reference")
+    found = with_gradients([states, decays, mix], 2, "cpu")
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    sums, counts, lost = torch.zeros(3, 7, 5).double(), torch.zeros(3, 7, 1).double(), 0
+    for t in range(12):
+        sums, counts = decays[:, t, :, None] * sums + states[:, t, None], decays[:, t, :, None] * counts + 1
+        for b, k in ((b, k) for b in range(3) for k in range(6) if t >= 2):
+            head, total = mix[b, t - 2, k], (mix[b, t - 2, k] @ counts[b]).item()
+            average = (head @ sums[b]) / total if total >= LEAST else sums[b, -1] / counts[b, -1]
+            torch.testing.assert_close(found[0][b, t - 2, k], average)
+            assert (found[2][b, t - 2, k] == 0).all() == (total < LEAST)  # no gradient by coefficients without a say
+            lost += total < LEAST
+    assert 20 < lost < 160  # of 180
+    assert torch.autograd.gradcheck(
+        lambda h, c: decay_scan(h, decays, c, 2), (states.requires_grad_(), mix.requires_grad_()), fast_mode=True
+    )
 
 
 def test_gradcheck() -> None:

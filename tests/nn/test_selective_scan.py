@@ -1,9 +1,14 @@
 """The selective scan: the CPU kernel against the recurrence in float64, and against another library's."""
 
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from marsrec.errors import SettingsError
@@ -20,6 +25,7 @@ SHAPES = [  # rows, positions, channels, states
     (2, 257, 70, 32),
     (1, 33, 128, 33),
     (4, 16, 65, 1),
+    (9, 20, 5, 4),  # short rows share a sum: three groups of three
     (0, 5, 8, 16),
 ]
 
@@ -82,16 +88,30 @@ def test_one_thread_and_two_give_the_same_bits() -> None:
     assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
 
 
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 9), st.integers(1, 40), st.sampled_from([1, 3, 127, 128, 129]), st.integers(1, 5))
+def test_any_shape(rows: int, length: int, channels: int, states: int) -> None:
+    tensors = inputs(rows, length, channels, states)
+    expected = output_and_gradients(lambda *a: reference(*a)[0], tensors)
+    found = output_and_gradients(lambda *a: selective_scan(*a, implementation="cpu"), tensors)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_strided_inputs_and_no_grad() -> None:
-    x, delta, A, B, C, D = inputs(2, 9, 6, 4)
-    both = torch.cat([B, C], dim=-1)
-    write, read = both.split([4, 4], dim=-1)
-    turned = x.transpose(1, 2).contiguous().transpose(1, 2)
-    assert not write.is_contiguous()
-    assert not turned.is_contiguous()
+    tensors = inputs(2, 9, 6, 4)
+
+    def strided(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+        write, read = torch.cat([B, C], dim=-1).split([4, 4], dim=-1)
+        x, delta = (part.transpose(1, 2).contiguous().transpose(1, 2) for part in (x, delta))
+        rates, skip = A.T.contiguous().T, torch.stack([D, D], dim=-1)[:, 0]
+        assert not any(part.is_contiguous() for part in (x, delta, rates, write, read, skip))
+        y = selective_scan(x, delta, rates, write, read, skip)
+        return y.transpose(0, 2).contiguous().transpose(0, 2)  # and so is the gradient that comes back
+
+    expected = output_and_gradients(lambda *a: reference(*a)[0], tensors)
+    torch.testing.assert_close(output_and_gradients(strided, tensors), expected, rtol=1e-9, atol=1e-9)
     with torch.no_grad():
-        y = selective_scan(turned, delta, A, write, read, D)
-    torch.testing.assert_close(y, reference(x, delta, A, B, C, D)[0])
+        torch.testing.assert_close(strided(*tensors), expected[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("implementation", ["cpu", "reference"])
@@ -153,6 +173,49 @@ def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None
         chosen.cache_clear()
     with pytest.raises(SettingsError, match=r"'cuda' .* does not run on tensors of the cpu"):
         selective_scan(*inputs(1, 2, 3, 4), implementation="cuda")
+
+
+@pytest.fixture
+def mamba_ssm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that stands for mamba-ssm's interface, to be written."""
+    interface = tmp_path / "mamba_ssm" / "ops" / "selective_scan_interface.py"
+    interface.parent.mkdir(parents=True)
+    for name in [name for name in sys.modules if name.split(".")[0] == "mamba_ssm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv(module.FORCED, raising=False)
+    chosen.cache_clear()
+    yield interface
+    chosen.cache_clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "mamba_ssm"]:
+        del sys.modules[name]
+
+
+def test_a_mamba_ssm_that_does_not_load_is_not_chosen(mamba_ssm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mamba_ssm.write_text("raise ImportError('undefined symbol: _ZN3c104cuda9SetDeviceEi')")
+    with pytest.warns(UserWarning, match=r"does not load \(undefined symbol: .*\): the selective scan runs in torch"):
+        assert chosen("cuda") == "reference"
+    chosen.cache_clear()
+    monkeypatch.setenv(module.FORCED, "cuda")
+    with pytest.raises(SettingsError, match=r"'cuda' .*: mamba-ssm is installed but does not load \(undefined symbol"):
+        chosen("cuda")
+    chosen.cache_clear()
+    mamba_ssm.write_text("def selective_scan_fn(): ...")
+    assert chosen("cuda") == "cuda"
+
+
+def test_mamba_ssm_gets_channels_before_positions_and_never_an_empty_batch(mamba_ssm: Path, monkeypatch) -> None:
+    mamba_ssm.write_text(
+        "from marsrec.nn.kernels.selective_scan import reference\n"
+        "def selective_scan_fn(u, delta, A, B, C, D):\n"
+        "    assert u.numel() and all(part.is_contiguous() for part in (u, delta, B, C))\n"
+        "    return reference(u.mT, delta.mT, A, B.mT, C.mT, D)[0].mT\n"
+    )
+    monkeypatch.setattr(module, "chosen", lambda device: "cuda")
+    tensors = inputs(2, 9, 6, 4, torch.float32)
+    torch.testing.assert_close(selective_scan(*tensors), reference(*tensors)[0])
+    for rows, length in ((0, 5), (2, 0)):
+        assert selective_scan(*inputs(rows, length, 8, 16, torch.float32)).shape == (rows, length, 8)
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from marsrec.nn import streaming
+from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS
 from marsrec.nn.streaming import (
     LONGEST,
@@ -128,6 +129,53 @@ def test_weights_of_the_mixture_are_those_of_the_average() -> None:
     assert (weights[2, :, 1:] == 0).all()
 
 
+def test_a_time_that_goes_back_counts_as_the_latest_before_it() -> None:
+    """As `ties="recbole"` may order events, which keeps file order where float32 rounds times to the same."""
+    times, raised = torch.tensor([[0, 50, 20, 300]]), torch.tensor([[0, 50, 50, 300]])
+    rates = torch.tensor([0.3, 1.0, 7.0]).double().expand(1, 4, 3)
+    states = torch.eye(4).double()[None]  # the averages are the weights
+    operator, positions = MARS(4, 3, tau0=60.0).double(), torch.arange(4)[None]
+    for now in (times, times + 600):
+        found = streaming_average(states, times, now, rates, tau0=60.0)
+        expected = operator.weights(raised, torch.maximum(now, raised), positions, rates).transpose(1, 2)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+        past = extend(start(torch.zeros(1, 4).double(), tau0=60.0), states, times)  # in one piece
+        torch.testing.assert_close(average(past, rates[:, 3], now[:, 3]), found[:, 3])
+        for last in (2, 3):
+            weights = mixture_weights(times, now[:, last], torch.tensor([last + 1]), rates[:, last], tau0=60.0)
+            torch.testing.assert_close(weights, found[:, last])
+        # Where times did not go back, ages are those of the dense form on the times as they are: 300 of the first.
+        exact = operator.weights(times, now, positions, rates)[0, :, 3]
+        share = found[0, 3, :, 0] / found[0, 3, :, 3]
+        torch.testing.assert_close(share, exact[:, 0] / exact[:, 3], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rho", "gap"), [(20.0, 3798), (60.0, 1355), (100.0, 682)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_crowd_whose_errors_outweigh_the_newest_event(rho: float, gap: int, dtype: torch.dtype) -> None:
+    """200,000 simultaneous events and a newer one: the total weight comes out below 0, and 1 is the least it can be."""
+    crowd = 200_000
+    times = torch.zeros(1, crowd + 1, dtype=torch.int64)
+    times[:, -1] = gap
+    states = torch.zeros(1, crowd + 1, 2, dtype=dtype)
+    states[:, :-1, 0], states[:, -1, 1] = 1, 1  # the average is the shares of the crowd and of the newest
+    states.requires_grad_()
+    rates = torch.full((1, 1, 1), rho, dtype=dtype, requires_grad=True)
+    weight = crowd * (1 + gap / HOUR) ** -rho
+    exact = torch.tensor([weight, 1.0], dtype=dtype) / (weight + 1)
+    past = extend(start(torch.zeros(1, 2, dtype=dtype)), states[:, :-1].detach(), times[:, :-1])
+    past = extend(past, states[:, -1:].detach(), times[:, -1:])
+    assert (coefficients(rates[0], torch.zeros(1)) @ past.counts[..., None]).item() < 0
+    found = streaming_average(states, times, times[:, -1:], rates, first=crowd)
+    torch.testing.assert_close(found[0, 0, 0], exact, rtol=0, atol=0.11)
+    torch.testing.assert_close(average(past, rates[0], past.time), found[0])
+    weights = mixture_weights(times, past.time, torch.tensor([crowd + 1]), rates[0])
+    torch.testing.assert_close(weights @ states, found[0])
+    to_states, to_rates = torch.autograd.grad(found[0, 0, 0, 1], (states, rates))
+    assert to_rates.item() == 0
+    torch.testing.assert_close(to_states[0, -1, 1].item(), 1.0, rtol=0, atol=1e-3)
+
+
 def test_extremes_stay_finite() -> None:
     times = torch.tensor([[0, 0, 0, 0], [0, 1, 200 * YEAR, 9_000 * YEAR], [-(2**40), 0, 2**40, 2**60]])
     states = torch.randn(3, 4, 5, requires_grad=True)
@@ -180,13 +228,23 @@ def test_the_operator_in_both_forms(every: bool, switches: dict) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=2e-3 * max(1.0, other.abs().max().item()))
 
 
-def test_auto_streams_only_long_histories_of_log_time() -> None:
-    states, times = torch.randn(1, 450, 4), torch.arange(450)[None] * HOUR
-    for scale, long in (("log", True), ("linear", False)):
-        results = {}
-        for form in ("dense", "auto"):
-            torch.manual_seed(0)
-            results[form] = MARS(4, 2, time_scale=scale, form=form)(states, times, every=True)
-        assert torch.equal(results["dense"], results["auto"]) != long
+@pytest.mark.parametrize(
+    ("scale", "steepest", "streams"), [("log", 2.0, True), ("log", 300.0, False), ("linear", 2.0, False)]
+)
+def test_auto_streams_only_long_histories_of_log_time(scale: TimeScale, steepest: float, streams: bool) -> None:
+    states, times = torch.randn(1, 450, 4), torch.arange(450)[None] * 20  # seconds, which a steep head tells apart
+    results = {}
+    for form in ("dense", "auto", "streaming") if scale == "log" else ("dense", "auto"):
+        torch.manual_seed(0)
+        operator = MARS(4, 2, time_scale=scale, form=form)
+        with torch.no_grad():
+            operator.raw_rates[1] = steepest
+        results[form] = operator(states, times, every=True)
+    assert torch.equal(results["dense"], results["auto"]) != streams
+    if scale == "log":
+        assert torch.equal(results["streaming"], results["auto"]) == streams
+
+
+def test_the_streaming_form_needs_log_time() -> None:
     with pytest.raises(ValueError, match="time_scale"):
         MARS(4, 2, time_scale="linear", form="streaming")

@@ -15,7 +15,8 @@ for ρ up to 100 and so 178 rates. Each of its exponentials is then folded onto 
 by a least-squares fit over all ages up to 30 years that depends on nothing, and is made once per process.
 
 Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule. What is bounded
-is the error of an event's weight relative to the newest event's weight, whatever the age of the newest.
+is the error of an event's weight relative to the newest event's weight, whatever the age of the newest. An event whose
+time lies before that of an earlier one in its row counts as simultaneous with it.
 
 Shape letters: B users, L positions, Q positions that are read out, K heads, M nodes, F rates of the fine rule, d
 dimensions.
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.nn.kernels.decay_scan import Implementation, decay_scan
+from marsrec.nn.kernels.decay_scan import LEAST, Implementation, decay_scan, mixed
 from marsrec.nn.kernels.numeric import widened
 
 NODES = 32
@@ -197,9 +198,9 @@ def streaming_average(
     states : Tensor (B, L, d)
         What is averaged.
     times : Tensor (B, L)
-        Integers, never decreasing within a row.
+        Integers; one that goes back within a row counts as the latest before it.
     now : Tensor (B, Q)
-        From when ages are measured at each position, not before the position's own event; if it is, the event's time.
+        From when ages are measured at each position, not before the latest event up to it; if it is, that event's time.
     rates : Tensor (B, Q, K)
         Exponents ρ, positive.
     first : int
@@ -227,6 +228,7 @@ def streaming_average(
     tensor([0., 2.])
     """
     _check(time_scale)
+    times = _raised(times)
     elapsed = times.diff(dim=1, prepend=times[:, :1])  # exact; padding may have any time
     newest = _hours(now - times[:, first:], tau0, rates.dtype)  # (B, Q)
     mix = coefficients(rates, newest, count=count)  # (B, Q, K, M)
@@ -269,12 +271,12 @@ def start(zeros: Tensor, *, tau0: float = 3600.0, count: int = NODES) -> Past:
 def extend(past: Past, states: Tensor, times: Tensor) -> Past:
     """Add events with (B, L, d) states at (B, L) times, at a cost that does not depend on how many came before.
 
-    Times never decrease; one before the newest event counts as simultaneous with it.
+    One that is before the newest event counts as simultaneous with it.
     """
     if states.shape[1] == 0:
         return past
     empty = past.counts[:, 0] == 0
-    times = torch.where(empty[:, None], times, torch.maximum(times, past.time[:, None]))
+    times = _raised(torch.where(empty[:, None], times, torch.maximum(times, past.time[:, None])))
     latest = times[:, -1]
     elapsed = torch.cat([torch.where(empty, 0, latest - past.time)[:, None], latest[:, None] - times], dim=1)
     decays = _decays(elapsed, past.tau0, past.counts.shape[1], past.sums.dtype)  # (B, 1 + L, M)
@@ -292,20 +294,27 @@ def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
     newest = _hours(now - past.time, past.tau0, rates.dtype)
     mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
     with _full_precision(mix):
-        total = mix @ past.counts[..., None]
-        return (mix @ past.sums) / torch.where(total == 0, 1, total)
+        return mixed(mix, past.sums, past.counts[..., None])
 
 
 def mixture_weights(
     times: Tensor, now: Tensor, lengths: Tensor, rates: Tensor, *, tau0: float = 3600.0, count: int = NODES
 ) -> Tensor:
     """Weights (B, K, L) of the events of each user in the averages of this form, for exponents (B, K) at `now` (B,)."""
+    times = _raised(times)
     latest = times.gather(1, lengths[:, None] - 1)
     mix = coefficients(rates, _hours(now - latest[:, 0], tau0, rates.dtype), count=count)
+    decays = _decays(latest - times, tau0, count, mix.dtype).transpose(1, 2)  # (B, M, L)
+    inside = (torch.arange(times.shape[1], device=times.device) < lengths[:, None])[:, None]
     with _full_precision(mix):
-        weights = mix @ _decays(latest - times, tau0, count, mix.dtype).transpose(1, 2)
-    weights = weights * (torch.arange(times.shape[1], device=times.device) < lengths[:, None])[:, None]
+        weights = (mix @ decays) * inside
+    weights = torch.where(weights.sum(-1, keepdim=True) < LEAST, decays[:, -1:] * inside, weights)  # as in `mixed`
     return weights / weights.sum(-1, keepdim=True)
+
+
+def _raised(times: Tensor) -> Tensor:
+    """Times that never decrease along a row, as sums that decay need them; `ties="recbole"` orders by rounded ones."""
+    return times.cummax(dim=1).values
 
 
 def _decays(elapsed: Tensor, tau0: float, count: int, dtype: torch.dtype) -> Tensor:

@@ -16,6 +16,7 @@ from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, Memory, init_normal
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.dropout import Dropout
+from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
 from marsrec.settings import Settings
 
@@ -91,8 +92,8 @@ class StateSpace(nn.Module):
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
         channels, width = self.kernel.shape
-        kernel, rates = self.kernel, self.log_rates
-        return kernel.new_zeros(rows, width - 1, channels), rates.new_zeros(rows, *rates.shape)
+        (rates,) = widened(self.log_rates)  # the scan's own kind of number, also where the model has half precision
+        return self.kernel.new_zeros(rows, width - 1, channels), rates.new_zeros(rows, *rates.shape)
 
     def resume(self, memory: Memory, x: Tensor) -> tuple[Tensor, Memory]:
         """See `Encoder.resume`."""

@@ -5,6 +5,11 @@ All heads share one recurrence, and each mixes the M decaying sums in its own wa
     S_t = a_t · S_{t-1} + h_t        n_t = a_t · n_{t-1} + 1        S_0 = 0, n_0 = 0
     Z_t = Σ_m c_t,m S_t,m / Σ_m c_t,m n_t,m
 
+The coefficients c give the newest event a weight of about 1, and so a total of at least 1. But some are negative, and
+the errors of a mixture add up over a crowd of events. Where they leave a total below `LEAST`, the mixture says nothing
+any more, and Z is the average by the last rate alone, the fastest: that of the newest events. Dividing by a bound
+instead would blow the errors up.
+
 The decays a_t are data, so the gradient needs no stored states: that of the coefficients c follows from running the
 recurrence again, that of the states h from running it backwards over the gradients. Neither pass keeps more than the
 M sums of one position, which stay in the L1 cache (32 sums × 64 dimensions are 8 kB in float32).
@@ -26,6 +31,9 @@ from marsrec.threads import like_torch
 
 Implementation = Literal["auto", "reference", "cpu"]
 
+LEAST = 0.5
+"""A total weight below is an error of the mixture: the newest event alone has 1."""
+
 
 def decay_scan(
     states: Tensor, decays: Tensor, coefficients: Tensor, first: int = 0, *, implementation: Implementation = "auto"
@@ -40,9 +48,10 @@ def decay_scan(
     states : Tensor (B, L, d)
         What is averaged. float32 or float64; so are the others.
     decays : Tensor (B, L, M)
-        By how much the sums shrink from the position before to this one, between 0 and 1. They get no gradient.
+        By how much the sums shrink from the position before to this one, between 0 and 1; the last of them shrinks
+        fastest. They get no gradient.
     coefficients : Tensor (B, Q, K, M)
-        How each head mixes the M sums at each position that is read out. A common factor of a head cancels.
+        How each head mixes the M sums at each position that is read out, such that the newest event weighs about 1.
     first : int
         First position that is read out; the earlier ones are only summed up.
     implementation : {"auto", "reference", "cpu"}
@@ -86,9 +95,16 @@ def reference(states: Tensor, decays: Tensor, coefficients: Tensor, first: int =
         decay = decays[:, t, :, None]  # (B, M, 1)
         sums, counts = decay * sums + states[:, t, None], decay * counts + 1
         if t >= first:
-            mix = coefficients[:, t - first]  # (B, K, M)
-            averages.append((mix @ sums) / (mix @ counts))
+            averages.append(mixed(coefficients[:, t - first], sums, counts))
     return torch.stack(averages, dim=1) if averages else states.new_zeros(rows, 0, heads, width)
+
+
+def mixed(mix: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
+    """Averages (B, K, d) by coefficients (B, K, M) of sums (B, M, d) and counts (B, M, 1); zeros without events."""
+    total = mix @ counts  # (B, K, 1)
+    lost = total < LEAST
+    newest = sums[:, -1:] / counts[:, -1:].clamp(min=1)
+    return torch.where(lost, newest, (mix @ sums) / torch.where(lost, 1, total))
 
 
 class _DecayScan(torch.autograd.Function):
@@ -145,8 +161,12 @@ def _forward(
                 for m in range(nodes):
                     total += mix[m] * n[m]
                 totals[row, t - first, k] = total
-                for m in range(nodes):  # dividing M coefficients is cheaper than dividing d dimensions
-                    share[m] = mix[m] / total
+                if total < LEAST:
+                    share[:] = states.dtype.type(0)
+                    share[nodes - 1] = 1 / n[nodes - 1]
+                else:
+                    for m in range(nodes):  # dividing M coefficients is cheaper than dividing d dimensions
+                        share[m] = mix[m] / total
                 average = averages[row, t - first, k]
                 average[:] = states.dtype.type(0)
                 fours = nodes - nodes % 4
@@ -198,6 +218,9 @@ def _backward_coefficients(
             _step(S, n, decays[row, t], states[row, t])
             for k in range(heads if t >= first else 0):
                 g, out, share = grad[row, t - first, k], to_coefficients[row, t - first, k], shares[row, t - first, k]
+                if totals[row, t - first, k] < LEAST:
+                    out[:] = states.dtype.type(0)
+                    continue
                 along = states.dtype.type(0)  # gradient · Z
                 for m in range(nodes):
                     product = states.dtype.type(0)

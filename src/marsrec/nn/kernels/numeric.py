@@ -1,4 +1,4 @@
-"""What the numba kernels share: an exponential and a logarithm that vectorise, and how they are compiled."""
+"""What the numba kernels share: an exponential, a logarithm and a maximum that vectorise."""
 
 import math
 from typing import Any

@@ -9,7 +9,9 @@ Shapes: B rows, L positions, E channels, N states per channel.
 """
 
 import os
+import warnings
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
@@ -45,9 +47,23 @@ def chosen(device: str) -> Implementation:
     forced = os.environ.get(FORCED)
     if forced and not (forced == "cuda" and device == "cpu"):  # a model that was trained there is evaluated here
         return _possible(forced, device)
-    if device == "cuda" and find_spec("mamba_ssm") is not None:
-        return "cuda"
+    if device == "cuda":
+        if not (missing := _missing()):
+            return "cuda"
+        if find_spec("mamba_ssm") is not None:
+            warnings.warn(f"{missing}: the selective scan runs in torch, a position at a time.", stacklevel=2)
     return "cpu" if device == "cpu" else "reference"
+
+
+def _missing() -> str | None:
+    """Why mamba-ssm cannot be used, if so."""
+    if find_spec("mamba_ssm") is None:
+        return "mamba-ssm is not installed (pip install mamba-ssm)"
+    try:
+        import_module("mamba_ssm.ops.selective_scan_interface")
+    except Exception as error:  # built for another torch or CUDA, it fails in many ways
+        return f"mamba-ssm is installed but does not load ({error})"
+    return None
 
 
 def _possible(name: str, device: str) -> Implementation:
@@ -56,8 +72,8 @@ def _possible(name: str, device: str) -> Implementation:
         reason = f"there are {', '.join(get_args(Implementation))}"
     elif name in ("cpu", "cuda") and name != device:
         reason = f"it does not run on tensors of the {device}; take {device if device == 'cpu' else 'reference'!r}"
-    elif name == "cuda" and find_spec("mamba_ssm") is None:
-        reason = "mamba-ssm is not installed (pip install mamba-ssm)"
+    elif name == "cuda" and (missing := _missing()):
+        reason = missing
     else:
         return name  # type: ignore[return-value]
     raise SettingsError(f"selective scan {name!r} ({FORCED} or implementation=...): {reason}.")
@@ -109,7 +125,7 @@ def selective_scan(
     parts = widened(x, delta, A, B, C, D)  # half precision loses what decays slowly
     if taken == "cpu":
         y: Tensor = _Scan.apply(*parts, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
-    elif taken == "cuda" and parts[0].dtype == torch.float32:
+    elif taken == "cuda" and parts[0].dtype == torch.float32 and x.numel():  # it does not take an empty batch
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
 
         u, step, write, read = (parts[i].transpose(1, 2).contiguous() for i in (0, 1, 3, 4))

@@ -1,0 +1,105 @@
+"""Kernels on disk: compiled anew when what they are made of changes, and announced as what happens to them."""
+
+import importlib
+import importlib.util
+import inspect
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+import marsrec
+from marsrec import compiled, show
+
+PACKAGE = Path(marsrec.__file__).parent
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with copies of the files that kernels share, which are looked at instead."""
+    for name in compiled.SHARED:
+        (tmp_path / "package" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / name, tmp_path / "package" / name)
+    monkeypatch.setattr(compiled.resources, "files", lambda package: tmp_path / "package")
+    compiled._shared_code.cache_clear()
+    yield tmp_path / "package"
+    compiled._shared_code.cache_clear()
+
+
+def function_in(folder: Path) -> Callable[[int], int]:
+    """A function from a file."""
+    (folder / "made.py").write_text("def twice(x):\n    return 2 * x\n")
+    spec = importlib.util.spec_from_file_location("made", folder / "made.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made.twice
+
+
+@pytest.mark.parametrize("changed", compiled.SHARED)
+def test_a_change_in_shared_code_makes_compiled_kernels_stale(changed: str, shared: Path, tmp_path: Path) -> None:
+    function, make = function_in(tmp_path), compiled.kernel(parallel=False)
+    make(function)._cache._cache_file.save("signature", "machine code")
+    compiled._shared_code.cache_clear()  # another process
+    assert make(function)._cache._cache_file.load("signature") == "machine code"
+    with (shared / changed).open("a") as file:
+        file.write("# changed\n")
+    compiled._shared_code.cache_clear()
+    assert make(function)._cache._cache_file.load("signature") is None
+
+
+def test_all_that_kernels_take_from_other_files_is_in_shared_ones() -> None:
+    sources = [file for file in PACKAGE.rglob("*.py") if "import kernel\n" in file.read_text()]
+    assert len(sources) > 10
+    foreign = set()
+    for source in sources:
+        name = ".".join(("marsrec", *source.relative_to(PACKAGE).with_suffix("").parts))
+        module = importlib.import_module(name)
+        for kernel in (value for value in vars(module).values() if isinstance(value, Dispatcher)):
+            used = [kernel, *(kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names)]
+            functions = [getattr(value, "py_func", value) for value in used]
+            files = {inspect.getfile(each) for each in functions if inspect.isfunction(each)}
+            foreign |= {Path(file).relative_to(PACKAGE).as_posix() for file in files if Path(file) != source}
+    assert foreign == set(compiled.SHARED) - {"compiled.py"}
+
+
+def test_without_sources_or_a_place_kernels_are_compiled_but_not_kept(shared: Path, tmp_path: Path) -> None:
+    assert compiled.kernel(parallel=False)(without_file("made")).stats.cache_path is None
+    (shared / "compiled.py").unlink()
+    assert compiled.kernel(parallel=False)(function_in(tmp_path)).stats.cache_path is None
+
+
+def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(show, "note", said.append)
+    kept = function_in(tmp_path)
+    kept.__module__ = "marsrec.made"
+    for function, ending in (
+        (kept, "it is kept on disk for the next time."),
+        (without_file("marsrec.made"), "there is no place to keep it for the next time (NUMBA_CACHE_DIR names one)."),
+    ):
+        assert compiled.kernel(parallel=False)(function)(21) == 42
+        began, ended = said
+        assert began == "Compiling marsrec.made.twice for this CPU, once ..."
+        assert ended.startswith("... compiled in ")
+        assert ended.endswith(f" s; {ending}")
+        said.clear()
+
+
+def test_functions_of_others_are_compiled_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(show, "note", said.append)
+    for module in ("made", None):
+        assert numba.njit(without_file(module))(21) == 42
+    assert said == []
+
+
+def without_file(module: str | None) -> Callable[[int], int]:
+    """A function that was made from text."""
+    names: dict[str, Any] = {"__name__": module} if module else {}
+    exec("def twice(x): return 2 * x", names)
+    assert names["twice"].__module__ == module
+    return names["twice"]
