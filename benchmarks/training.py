@@ -1,6 +1,7 @@
 """A training step and an epoch: against prefix training, against the backbone alone, and against their bounds."""
 
 import time
+from collections import defaultdict
 from statistics import median
 from typing import Any
 
@@ -153,14 +154,14 @@ def shares(split: Split, settings: ModelSettings) -> dict[str, float]:
     batches = training_batches(split, settings.length, True, TrainingSettings(), 0)
     chosen = [batches[index] for index in range(STEPS)]
     stepper.step(chosen[0])
-    start = time.perf_counter()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        start = time.perf_counter()
         for batch in chosen:
             stepper.step(batch)
         spent = time.perf_counter() - start
-    parts: dict[str, float] = {}
+    parts: dict[str, float] = defaultdict(float)
     for event in profile.events():
-        parts[part_of(event)] = parts.get(part_of(event), 0.0) + event.self_cpu_time_total / 1e3 / STEPS
+        parts[part_of(event)] += event.self_cpu_time_total / 1e3 / STEPS
     whole = 1e3 * spent / STEPS
     return {"all": whole, **parts, "between operations": whole - sum(parts.values())}
 

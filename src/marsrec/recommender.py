@@ -156,6 +156,7 @@ class Recommender:
         settings = self.planned_settings(parts.average_length)
         if progress and self.name == "mars" and self.encoder is None and self.readout is None:
             show.note(rule(len(histories) / histories.n_users, parts.average_length, settings))
+        software = versions()  # before training: a checkout may have moved on when it ends
         fitted = fit(
             parts,
             settings,
@@ -164,7 +165,7 @@ class Recommender:
             resume=resume,
             progress=progress,
         )
-        metrics = _measure(fitted, parts, settings, split)
+        metrics = {**_measure(fitted, parts, settings, split), "versions": software, "machine": machine()}
         # All at once: a fit that fails or is interrupted leaves what was fitted before.
         self.network, self.histories = fitted.model, histories
         self.settings, self.split_settings, self.metrics = settings, split, metrics
@@ -478,6 +479,4 @@ def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: Split
         "parameters": fitted.model.parameter_count(),
         "data": parts.histories.statistics(),
         "curve": fitted.curve,
-        "versions": versions(),
-        "machine": machine(),
     }

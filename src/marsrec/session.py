@@ -153,7 +153,7 @@ class Session:
         return True
 
     def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:
-        """Take in events by item code, in order of time: all of them, or none if it fails or is interrupted."""
+        """Take in events by item code, in order of time: all of them, or none if that fails."""
         self._check_model()
         if len(codes) == 0:
             return

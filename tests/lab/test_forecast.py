@@ -57,6 +57,13 @@ def test_what_is_most_alike_counts(run: Run, tmp_path: Path) -> None:
     assert expected_minutes(run, here, found) == 9
 
 
+def test_other_trainings_do_not_count(run: Run, tmp_path: Path) -> None:
+    short = on_the_log(run, "gru4rec", minutes=0.1, training=TrainingSettings(epochs=2))
+    other_seed = on_the_log(run, "gru4rec", minutes=8.0, training=TrainingSettings(seed=3))
+    assert expected_minutes(run, place(run, tmp_path), [short]) is None
+    assert expected_minutes(run, place(run, tmp_path), [short, other_seed]) == 8
+
+
 def test_a_model_is_its_recipe_also_by_the_backbone_rule(run: Run, tmp_path: Path) -> None:
     ruled = run.model_copy(update={"model": "mars"})
     found = [on_the_log(run, "sasrec", minutes=30.0), on_the_log(run, "mars-t", model="mars-t, request clock")]

@@ -11,6 +11,8 @@ from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.results import Result
 from marsrec.lab.rule import FIXED, Point, backbone_rule, crossings
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
 
 def contest(folder: Path, data: str, average: float, sparse: int, dense: int, **given: Any) -> list[Result]:
     """Both models with so many hits among a hundred users."""
@@ -68,7 +70,7 @@ def test_generated_data_of_other_settings_are_not_compared(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["density", "smoke"])
 def test_the_experiments_have_the_fixed_settings(name: str) -> None:
-    runs = read_experiment(Path("experiments") / f"{name}.toml").runs
+    runs = read_experiment(EXPERIMENTS / f"{name}.toml").runs
     generated = [run for run in runs if run.hawkes]
     assert generated
     assert all(run.options == FIXED for run in generated)
@@ -84,7 +86,7 @@ def test_one_line_is_trained_alike(tmp_path: Path) -> None:
     assert "The users decide no crossing here." in str(section.parts[1])
     assert [len(line) for line in lines(section).values()] == [2, 1]
     assert "ml-100k (epochs 1)" in lines(section)
-    smoke = read_experiment(Path("experiments/smoke.toml")).runs
+    smoke = read_experiment(EXPERIMENTS / "smoke.toml").runs
     assert len({run.training.epochs for run in smoke if run.data == "ml-100k" and run.model == "mars-t"}) == 1
 
 

@@ -54,6 +54,29 @@ def by_history_length(
     ranks, lengths = torch.as_tensor(ranks), torch.as_tensor(lengths)
     if ranks.shape != lengths.shape:
         raise DataError(f"by_history_length: {len(ranks)} ranks but {len(lengths)} lengths; each user needs both")
+    labels, bucket = history_buckets(lengths, buckets)
+    groups = [ranks[bucket == index] for index in range(len(buckets))]
+    nothing = dict.fromkeys(metrics(torch.ones(1), ks))
+    return pl.DataFrame(
+        [
+            {"bucket": label, "users": len(group), **(metrics(group, ks) if len(group) else nothing)}
+            for label, group in zip(labels, groups, strict=True)
+        ],
+        schema={"bucket": pl.String, "users": pl.Int64, **dict.fromkeys(nothing, pl.Float64)},
+    )
+
+
+def history_buckets(
+    lengths: Tensor | NDArray[np.int64], buckets: Sequence[int] = SPARSE_BUCKETS
+) -> tuple[list[str], Tensor]:
+    """Names of the buckets, and the number of the bucket that each history belongs to.
+
+    Examples
+    --------
+    >>> history_buckets(torch.tensor([3, 80, 6]))
+    (['1-5', '6-15', '16-49', '>=50'], tensor([0, 3, 1]))
+    """
+    lengths = torch.as_tensor(lengths)
     if not buckets or any(low >= high for low, high in pairwise(buckets)):
         raise SettingsError(f"by_history_length: buckets={tuple(buckets)}; give ascending shortest lengths")
     short = lengths < buckets[0]
@@ -64,16 +87,7 @@ def by_history_length(
             f"at {buckets[0]}; start the buckets lower"
         )
     labels = [f"{low}-{high - 1}" if high - 1 > low else str(low) for low, high in pairwise(buckets)]
-    bucket = torch.bucketize(lengths, torch.tensor(buckets), right=True) - 1
-    groups = [ranks[bucket == index] for index in range(len(buckets))]
-    nothing = dict.fromkeys(metrics(torch.ones(1), ks))
-    return pl.DataFrame(
-        [
-            {"bucket": label, "users": len(group), **(metrics(group, ks) if len(group) else nothing)}
-            for label, group in zip([*labels, f">={buckets[-1]}"], groups, strict=True)
-        ],
-        schema={"bucket": pl.String, "users": pl.Int64, **dict.fromkeys(nothing, pl.Float64)},
-    )
+    return [*labels, f">={buckets[-1]}"], torch.bucketize(lengths, torch.tensor(buckets), right=True) - 1
 
 
 def write_ranks(

@@ -157,7 +157,7 @@ def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10
 
 
 def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> str:
-    """Both as a cell."""
+    """Relative gain and difference, as a cell."""
     return f"{gain(first, second, metric):+.1%}: {difference(first, second, folder, metric)}"
 
 

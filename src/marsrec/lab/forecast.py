@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from statistics import mean, median
+from typing import Any
 
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result
 from marsrec.lab.runner import Place, model_of, source_of
 from marsrec.models import title
-from marsrec.training.module import MONITOR
+from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingSettings
 
 
 def expected_minutes(run: Run, place: Place, found: Sequence[Result]) -> float | None:
@@ -22,6 +23,7 @@ def expected_minutes(run: Run, place: Place, found: Sequence[Result]) -> float |
     4. results of other models on the same data, their mean.
 
     Data are the same if their events are, whatever they are called; models if their recipe is, whatever the options.
+    Results of other trainings, such as of fewer epochs, do not count.
 
     Parameters
     ----------
@@ -30,8 +32,9 @@ def expected_minutes(run: Run, place: Place, found: Sequence[Result]) -> float |
     found : sequence of Result
         All results that there are.
     """
-    histories, model = source_of(run).histories, _recipe(title(model_of(run)))
-    like = [result for result in found if _recipe(result.model) == model]
+    histories, settings = source_of(run).histories, model_of(run)
+    found = [result for result in found if _way(result.training) == _way(run.training.suited_to(result.settings))]
+    like = [result for result in found if _recipe(result.model) == _recipe(title(settings))]
     if curve := place.curve():
         pace: float = median(epoch["seconds"] for epoch in curve)
         usual = median(result.epochs for result in like) if like else 0
@@ -47,6 +50,10 @@ def _epochs_left(run: Run, reached: Sequence[float], usual: float) -> float:
     done, best = len(reached), 1 + reached.index(max(reached))
     patient = best + run.training.patience - done
     return 0 if patient <= 0 else min(max(patient, usual - done), run.training.epochs - done)
+
+
+def _way(training: TrainingSettings) -> dict[str, Any]:
+    return training.model_dump(exclude=NOT_DECISIVE | {"seed", "prefix_share"})
 
 
 def _recipe(model: str) -> str:

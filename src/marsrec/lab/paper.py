@@ -260,15 +260,16 @@ ENTROPY_GAINS: dict[str, float] = {"beauty": 0.0995, "sports": 0.135, "yelp": 0.
 fearec on sports and sasrec on the others; on ml-1m over sasrec for the users with the longest histories alone."""
 
 
-def shown(theirs: Sequence[float] | None) -> str:
-    """The paper's figures as a cell.
+def shown(theirs: Sequence[float] | None, deviations: Sequence[float] | None = None) -> str:
+    """The paper's figures as a cell, with their deviations over seeds if it gives them.
 
     Examples
     --------
-    >>> shown((8.95, 4.46, 3.1)), shown(None)
-    ('8.95 / 4.46 / 3.10', 'none')
+    >>> shown((8.95, 4.46)), shown((8.84,), (0.14,)), shown(None)
+    ('8.95 / 4.46', '8.84 ± 0.14', 'none')
     """
-    return " / ".join(f"{figure:.2f}" for figure in theirs) if theirs else "none"
+    around = [f" ± {deviation:.2f}" for deviation in deviations or ()] or [""] * len(theirs or ())
+    return " / ".join(f"{figure:.2f}{other}" for figure, other in zip(theirs or (), around, strict=True)) or "none"
 
 
 def against(ours: Sequence[float], theirs: Sequence[float] | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length
+from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, history_buckets
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
     EXPLAINED,
@@ -121,24 +121,23 @@ def _groups(
 ) -> list[list[str]]:
     """A row per group: users, HR@10 of both, their difference, the paper's, and ours against it."""
     pair = same_seeds(base, ours)
-    frame = ranks(pair[0][0], folder)
-    lengths = frame["length"].to_numpy().astype(np.int64)
-    buckets = DENSE_BUCKETS if density(base[0]) >= DENSE_FROM else SPARSE_BUCKETS
-    counted = by_history_length(frame["rank"].to_numpy().astype(float), lengths, buckets, ks=(10,))
-    group = np.searchsorted(buckets, lengths, side="right") - 1
+    lengths = ranks(pair[0][0], folder)["length"].to_numpy().astype(np.int64)
+    labels, group = history_buckets(lengths, DENSE_BUCKETS if density(base[0]) >= DENSE_FROM else SPARSE_BUCKETS)
     hits = [per_user(of, folder, "HR@10") for of in pair]
     rows = []
-    for index, (bucket, users) in enumerate(counted.select("bucket", "users").iter_rows()):
+    for index, label in enumerate(labels):
+        chosen = (group == index).numpy()
+        users = int(chosen.sum())
         published = theirs[index] if theirs else None
         cells = ["no users", "", _change(*published) if published else "none", ""]
         if users:
-            before, after = (of[group == index] for of in hits)
+            before, after = (of[chosen] for of in hits)
             cells[:2] = [_change(100 * before.mean(), 100 * after.mean()), str(paired(after, before))]
             if before.any():
                 cells[3] = paper.points(
                     after.mean() / before.mean(), published[1] / published[0] if published else None
                 )
-        rows.append([bucket, f"{users:,}", *cells])
+        rows.append([label, f"{users:,}", *cells])
     return rows
 
 

@@ -66,7 +66,7 @@ def everything(found: Sequence[Result]) -> Section:
             f"{100 * result.valid['NDCG@10']:.2f}",
             f"{result.best_epoch} of {result.epochs}",
             f"{result.undisturbed_minutes:.0f}",
-            f"{result.settings.encoder.dropout:g}",
+            f"{result.settings.encoder.dropout:g} / {getattr(result.settings.readout, 'dropout', 0):g}",
             f"{result.training.targets_per_batch:,}",
             str(result.training.seed),
             result.name,
@@ -75,7 +75,7 @@ def everything(found: Sequence[Result]) -> Section:
     ]
     columns = ["data", "model", *METRICS, "valid NDCG@10", "best epoch", "minutes", "dropout", "batch", "seed", "file"]
     text = (
-        "Every run that has a file in `results/`. Test × 100; dropout is the encoder's, batch the targets of a step. "
-        "All settings and the training curve are in the file."
+        "Every run that has a file in `results/`. Test × 100; dropout is the encoder's and the user vector's, batch "
+        "the targets of a step. All settings and the training curve are in the file."
     )
     return Section("everything", "All runs", [text, Table(columns, rows)])

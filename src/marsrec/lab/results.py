@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from marsrec.data.source import EMBEDDED
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
 from marsrec.lab.inspection import Inspection, inspect, read, write
@@ -109,8 +108,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     named = data or measured["data"].get("name")
     if named is None:
         raise DataError(f"{run}: does not tell the name of its data. Give it with --data.")
-    # The runner says whether it generated the data. Else only the name tells, and a log may be called hawkes-shop.
-    synthetic = measured["data"].get("synthetic", named == EMBEDDED)
+    synthetic = measured["data"].get("synthetic", False)  # a real log may be called hawkes, too
     ties = recommender.histories.ties
     if ties != "file" and not named.endswith(f"-{ties}"):  # another order of events is other data
         named = f"{named}-{ties}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from marsrec.data.catalog import CATALOG
 from marsrec.data.source import EMBEDDED
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
@@ -29,7 +30,7 @@ from marsrec.lab.comparison import (
 )
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
 from marsrec.lab.results import Result
-from marsrec.models import DENSE_FROM, backbone
+from marsrec.models import DENSE_FROM, backbone, paper_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 PAIR = ("mars-t", "mars-m")
 SHOWN = ("HR@10", "NDCG@10")
 
-FIXED: dict[str, Any] = {"length": 200, "encoder.dropout": 0.2, "readout.heads": 8, "readout.dropout": 0.0}
+FIXED = paper_options(CATALOG["ml-1m"].paper, "mars-t")
 """Settings of all generated data of another density than the default: settings that follow the density would change
 at the very threshold that is tested. They are the paper's for dense data."""
 
@@ -93,9 +94,8 @@ def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
         f"The rule takes mars-t below an average of {DENSE_FROM:.0f} training events per user, and mars-m from there "
         "on. Data of several densities are made by keeping only the latest events of each user (the test targets and "
         "the settings stay the same) and by the hawkes generator. What it generates at another density than its "
-        "default has the settings that the paper takes for dense data, whatever the density: the latest 200 events, a "
-        "dropout of 0.2 in the encoder, 8 heads, no dropout on the user vector. So nothing but the data changes at "
-        f"{DENSE_FROM:.0f}.",
+        "default has the settings that the paper takes for ml-1m, whatever the density, so that nothing but the data "
+        f"changes at {DENSE_FROM:.0f}.",
         f"{judged} {_crossed(lines)}",
         Table(
             columns,

@@ -24,7 +24,6 @@ from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
-from marsrec.doctor import versions
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result, record, result_name
@@ -158,7 +157,6 @@ def perform(run: Run, place: Place, max_minutes: float | None = None, progress: 
 
 def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) -> bool:
     if not place.model.exists():
-        versions()  # notes the commit now: a checkout may have moved on when the training ends
         recommender = recommender_of(run)
         training = recommender.training
         recommender.training = training.model_copy(update={"max_minutes": max_minutes})

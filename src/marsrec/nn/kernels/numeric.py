@@ -1,4 +1,4 @@
-"""What the numba kernels share: an exponential, a logarithm and a maximum that vectorise."""
+"""What the numba kernels share: exponential, logarithm and maximum that vectorise, and how tensors reach them."""
 
 import math
 from typing import Any

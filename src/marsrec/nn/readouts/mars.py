@@ -41,7 +41,8 @@ class MarsSettings(Settings):
     balance: float = Field(0.01, ge=0)
     """η_bal, the weight of the balance loss; 0 is ablation b4."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on the user vector; recipes take none on dense data, which are underfitted rather than overfitted."""
+    """Dropout on the user vector, which the paper does not have: nor have public data sets, nor recipes on dense data,
+    which are underfitted rather than overfitted."""
     form: Form = "auto"
     """How the weighted sums are computed: "dense" from all pairs of events, "streaming" in time linear in the length by
     a mixture of fixed exponentials (log scale only), "auto" streaming where training windows are long."""
