@@ -18,6 +18,7 @@ from torch import Tensor
 
 from marsrec.data.splits import Split
 from marsrec.errors import DataError, SettingsError
+from marsrec.memory import give_back
 from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
@@ -117,6 +118,7 @@ class Keeper(Checkpoint):
                     pl.DataFrame(self.curve).write_csv(temporary)
         if self.progress is not None and trainer.is_global_zero:
             self.progress.epoch_done(trainer)
+        give_back()
 
 
 def fit(
