@@ -7,7 +7,7 @@ from typing import Any
 
 @cache
 def _malloc_trim() -> Any:
-    """glibc's function; None where the C library is another."""
+    """The function of glibc; None where the C library is another."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):

@@ -30,7 +30,7 @@ from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
 from marsrec.nn.streaming import nodes
-from marsrec.session import Session
+from marsrec.session import Session, as_bytes
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
 
@@ -377,7 +377,7 @@ class Recommender:
         if self._fingerprint is None:
             digest = hashlib.sha256(decisive(self.settings).encode() + self.unit.encode())
             for name, value in self.network.state_dict().items():
-                digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+                digest.update(name.encode() + as_bytes(value))
             if self.settings.readout.name == "mars" and self.network.recurrent:
                 digest.update(nodes().astype(np.float32).tobytes())  # rounded: machines differ in the last digits
             for identity in self.item_ids.ids:

@@ -214,7 +214,7 @@ class Session:
     def to_bytes(self) -> bytes:
         """All of the session, to be kept anywhere; `Recommender.restore` goes on with it."""
         self._check_model()
-        tensors = (tensor.cpu().contiguous().numpy().tobytes() for tensor in self.past.tensors)
+        tensors = (as_bytes(tensor) for tensor in self.past.tensors)
         body = b"".join((self.seen.tobytes(), *tensors))
         facts = self.events, self.latest
         return HEADER.pack(MAGIC, self.model, _checksum(body, *facts), *facts) + body
@@ -240,11 +240,16 @@ class Session:
         place += len(session.seen)
         tensors = []
         for like in session.past.tensors:
-            values = np.frombuffer(data, like.cpu().numpy().dtype, like.numel(), place).reshape(like.shape)
-            place += values.nbytes
-            tensors.append(torch.from_numpy(values.copy()).to(like.device))
+            values = np.frombuffer(data, np.uint8, like.numel() * like.element_size(), place)
+            place += len(values)
+            tensors.append(torch.from_numpy(values.copy()).view(like.dtype).reshape(like.shape).to(like.device))
         session.past.tensors = tuple(tensors)
         return session
+
+
+def as_bytes(tensor: Tensor) -> bytes:
+    """The numbers of a tensor of any dtype; numpy does not know bfloat16."""
+    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _checksum(body: bytes, events: int, latest: int) -> bytes:

@@ -64,6 +64,19 @@ def test_other_trainings_do_not_count(run: Run, tmp_path: Path) -> None:
     assert expected_minutes(run, place(run, tmp_path), [short, other_seed]) == 8
 
 
+def test_a_share_of_the_prefixes_is_not_all_of_them(run: Run, tmp_path: Path) -> None:
+    share = run.model_copy(update={"model": "sigma", "training": TrainingSettings(prefix_share=0.02)})
+    whole = on_the_log(run, "sigma", minutes=100.0)
+    alike = on_the_log(run, "sigma", minutes=2.0, training=share.training)
+    assert expected_minutes(share, place(share, tmp_path), [whole, alike]) == 2
+    assert (
+        expected_minutes(
+            share.model_copy(update={"training": TrainingSettings()}), place(run, tmp_path), [whole, alike]
+        )
+        == 100
+    )
+
+
 def test_a_model_is_its_recipe_also_by_the_backbone_rule(run: Run, tmp_path: Path) -> None:
     ruled = run.model_copy(update={"model": "mars"})
     found = [on_the_log(run, "sasrec", minutes=30.0), on_the_log(run, "mars-t", model="mars-t, request clock")]

@@ -109,7 +109,6 @@ def fit(
     """Train a model on a log, evaluate it, and save it."""
     import torch.distributed
 
-    from marsrec.data.source import EMBEDDED
     from marsrec.data.splits import SplitSettings
     from marsrec.models import paper_options, title
     from marsrec.recommender import Recommender
@@ -166,7 +165,7 @@ def fit(
         return
     recommender.columns = source.names
     measured = recommender.metrics
-    measured["data"] |= {"name": source.name, "synthetic": data == EMBEDDED}
+    measured["data"] |= {"name": source.name, "synthetic": source.synthetic}
     recommender.save(folder)
     if measured["complete"]:
         (state / CHECKPOINT).unlink(missing_ok=True)

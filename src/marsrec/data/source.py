@@ -47,6 +47,8 @@ class Source:
     """What the paper sets on this data set."""
     names: LogSettings = field(default_factory=LogSettings)
     """How the columns of the log are called, where that was said."""
+    synthetic: bool = False
+    """Whether it was drawn here, so that nobody's events are shown where it is shown."""
 
 
 def open_data(
@@ -72,7 +74,7 @@ def open_data(
         if filters != FilterSettings() or ties != "file" or (log or LogSettings()) != LogSettings():
             raise DataError(f"{path}: already prepared, so it cannot be read or filtered in another way. Give the log.")
         return Source(path.name, Histories.load(path))
-    paper = None
+    paper, synthetic = None, False
     if not path.is_file() and (log or LogSettings()) != LogSettings():
         raise DataError(f"{data}: not a log file, so the options for reading one do not apply. Leave them out.")
     if path.is_file():
@@ -80,7 +82,7 @@ def open_data(
     elif path.is_dir():
         raise DataError(f"{path}: a folder that `marsrec prepare` did not write. Give a log file or prepare one.")
     elif str(data) == EMBEDDED:
-        read, name = hawkes(HawkesSettings())[0], EMBEDDED
+        read, name, synthetic = hawkes(HawkesSettings())[0], EMBEDDED, True
     elif path.suffix or len(path.parts) > 1:
         raise DataError(f"{path}: there is no such file.")
     else:
@@ -88,7 +90,7 @@ def open_data(
         paper = CATALOG[name].paper
     if filters != FilterSettings():
         read = filter_counts(read, **filters.bounds)
-    return Source(name, Histories.from_log(read, ties), read.notes, paper, (log or LogSettings()).names)
+    return Source(name, Histories.from_log(read, ties), read.notes, paper, (log or LogSettings()).names, synthetic)
 
 
 def source_from(log: Any, how: LogSettings, ties: Ties) -> Source:

@@ -78,12 +78,12 @@ def history_buckets(
     """
     lengths = torch.as_tensor(lengths)
     if not buckets or any(low >= high for low, high in pairwise(buckets)):
-        raise SettingsError(f"by_history_length: buckets={tuple(buckets)}; give ascending shortest lengths")
+        raise SettingsError(f"history lengths: buckets={tuple(buckets)}; give ascending shortest lengths")
     short = lengths < buckets[0]
     if short.any():
         row = int(short.nonzero()[0])
         raise DataError(
-            f"by_history_length: history of {int(lengths[row])} events in row {row}, but the first bucket starts "
+            f"history lengths: a history of {int(lengths[row])} events in row {row}, but the first bucket starts "
             f"at {buckets[0]}; start the buckets lower"
         )
     labels = [f"{low}-{high - 1}" if high - 1 > low else str(low) for low, high in pairwise(buckets)]

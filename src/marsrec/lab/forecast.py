@@ -35,6 +35,7 @@ def expected_minutes(run: Run, place: Place, found: Sequence[Result]) -> float |
     histories, settings = source_of(run).histories, model_of(run)
     found = [result for result in found if _way(result.training) == _way(run.training.suited_to(result.settings))]
     like = [result for result in found if _recipe(result.model) == _recipe(title(settings))]
+    like = [result for result in like if result.training.prefix_share == run.training.prefix_share]
     if curve := place.curve():
         pace: float = median(epoch["seconds"] for epoch in curve)
         usual = median(result.epochs for result in like) if like else 0
@@ -53,6 +54,7 @@ def _epochs_left(run: Run, reached: Sequence[float], usual: float) -> float:
 
 
 def _way(training: TrainingSettings) -> dict[str, Any]:
+    """What trainings of different models have in common; a share of the prefixes is for some models only."""
     return training.model_dump(exclude=NOT_DECISIVE | {"seed", "prefix_share"})
 
 

@@ -129,7 +129,8 @@ def _below(resolution: float, decay: Decay) -> str:
     if not short:
         return text
     left = max(decay.weight(np.array(resolution), head.rates.quantiles[middle]) for head in short.values())
-    return f"{text} In head {', '.join(map(str, short))} an event of that age weighs at most {left:.2g} of a new one."
+    heads = ", ".join(map(str, short))
+    return f"{text} In head {heads} an event of that age weighs at most {left:.2g} of a new one to the median user."
 
 
 def _range(low: str, high: str) -> str:

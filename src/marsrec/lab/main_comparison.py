@@ -77,8 +77,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
         columns,
         rows,
         f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
-        "times those of the median one, on a shared machine whose speed varies by half: they do not compare models, "
-        "which the efficiency page does.",
+        "times those of the median one, as it went on the machine of each run; the efficiency page compares models.",
     )
 
 

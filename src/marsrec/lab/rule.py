@@ -67,7 +67,7 @@ def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
     right = 0
     for data in sorted(datasets(found), key=lambda data: _average(found, data)):
         results = alike(found, data)
-        generated = origin(data) == EMBEDDED != data
+        generated = origin(data) == EMBEDDED != published_name(data)
         pair = [find(results, name, options=FIXED if generated else {}) for name in PAIR]
         if not any(pair):
             continue

@@ -116,7 +116,7 @@ def source_of(run: Run) -> Source:
 def _opened(data: str, generator: str, latest: int | None, ties: Ties, change: str) -> Source:
     if data == EMBEDDED:
         log, _ = hawkes(HawkesSettings.model_validate_json(generator))
-        source = Source(data, Histories.from_log(log, ties))
+        source = Source(data, Histories.from_log(log, ties), synthetic=True)
     else:
         source = open_data(data, ties=ties)
     histories = source.histories.latest(latest) if latest else source.histories
@@ -164,7 +164,8 @@ def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) 
         if not recommender.metrics["complete"]:
             return False
         recommender.training = training
-        recommender.metrics["data"] |= {"name": source_of(run).name, "synthetic": run.data == EMBEDDED}
+        source = source_of(run)
+        recommender.metrics["data"] |= {"name": source.name, "synthetic": source.synthetic}
         recommender.save(place.model)
     written = record(place.model, place.results)
     if progress:
