@@ -68,7 +68,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
                 beside,
                 paper.against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
                 ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
-                f"{mean(result.undisturbed_minutes for result in of_recipe):.0f}",
+                f"{mean(result.undisturbed_minutes for result in of_recipe):.3g}",
                 ", ".join(str(result.training.seed) for result in of_recipe),
             ]
         )

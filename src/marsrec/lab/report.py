@@ -65,7 +65,7 @@ def everything(found: Sequence[Result]) -> Section:
             *(f"{100 * result.test[metric]:.2f}" for metric in METRICS),
             f"{100 * result.valid['NDCG@10']:.2f}",
             f"{result.best_epoch} of {result.epochs}",
-            f"{result.undisturbed_minutes:.0f}",
+            f"{result.undisturbed_minutes:.3g}",
             f"{result.settings.encoder.dropout:g} / {getattr(result.settings.readout, 'dropout', 0):g}",
             f"{result.training.targets_per_batch:,}",
             str(result.training.seed),
