@@ -21,7 +21,7 @@ from marsrec.lab.comparison import (
     trained,
     whole,
 )
-from marsrec.lab.page import Section, Table, best, second
+from marsrec.lab.page import Section, Table, best, digits, second
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
 from marsrec.lab.significance import Difference
@@ -68,7 +68,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
                 beside,
                 paper.against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
                 ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
-                f"{mean(result.undisturbed_minutes for result in of_recipe):.3g}",
+                digits(mean(result.undisturbed_minutes for result in of_recipe)),
                 ", ".join(str(result.training.seed) for result in of_recipe),
             ]
         )

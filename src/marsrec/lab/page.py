@@ -62,6 +62,17 @@ class Section:
     """Paragraphs, tables and figures, in this order."""
 
 
+def digits(value: float) -> str:
+    """Three digits that mean something, and never a power of ten.
+
+    Examples
+    --------
+    >>> digits(0.04321), digits(21.62), digits(1008.4)
+    ('0.0432', '21.6', '1,008')
+    """
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
 def best(text: str) -> str:
     """Mark a cell as the best of its column."""
     return f"**{text}**"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marsrec.lab import comparison, efficiency_page, inspection_page, main_comparison, regimes, rule, theory, variants
-from marsrec.lab.page import Section, Table, write_report
+from marsrec.lab.page import Section, Table, digits, write_report
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result, inspection_of
 from marsrec.models import backbone
@@ -65,7 +65,7 @@ def everything(found: Sequence[Result]) -> Section:
             *(f"{100 * result.test[metric]:.2f}" for metric in METRICS),
             f"{100 * result.valid['NDCG@10']:.2f}",
             f"{result.best_epoch} of {result.epochs}",
-            f"{result.undisturbed_minutes:.3g}",
+            digits(result.undisturbed_minutes),
             f"{result.settings.encoder.dropout:g} / {getattr(result.settings.readout, 'dropout', 0):g}",
             f"{result.training.targets_per_batch:,}",
             str(result.training.seed),

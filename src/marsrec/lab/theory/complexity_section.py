@@ -5,7 +5,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab.page import COLORS, Picture, Table, plot
+from marsrec.lab.page import COLORS, Picture, Table, digits, plot
 from marsrec.lab.theory.complexity import ORDERS, READ, Sweep
 from marsrec.lab.theory.telling import Part, draw_line, exponent, listed, plain_ticks
 
@@ -142,11 +142,11 @@ def _cells(sweep: Sweep) -> list[str]:
     quartiles = ""
     if sweep.quartiles:
         low, high = sweep.quartiles[-1]
-        quartiles = f" ({1e3 * low:.3g} to {1e3 * high:.3g})"
+        quartiles = f" ({digits(1e3 * low)} to {digits(1e3 * high)})"
     counted = (sweep.accumulates, sweep.peak)
     return [
         f"{sweep.values[0]:,} to {sweep.values[-1]:,}",
-        f"{1e3 * sweep.seconds[-1]:.3g}{quartiles}",
+        digits(1e3 * sweep.seconds[-1]) + quartiles,
         f"{_fitted(sweep, sweep.seconds):.2f}",
         *("not measured" if values is None else f"{_fitted(sweep, values):.2f}" for values in counted),
     ]
