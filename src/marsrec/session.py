@@ -249,7 +249,8 @@ class Session:
 
 def as_bytes(tensor: Tensor) -> bytes:
     """The numbers of a tensor of any dtype; numpy does not know bfloat16."""
-    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    whole = tensor.cpu().flatten().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
+    return whole.view(torch.uint8).numpy().tobytes()
 
 
 def _checksum(body: bytes, events: int, latest: int) -> bytes:
