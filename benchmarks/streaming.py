@@ -20,9 +20,9 @@ from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.decayed_average import decayed_average
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
-from marsrec.nn.streaming import LONGEST, NODES, coefficients, nodes, streaming_average
+from marsrec.nn.streaming import LONGEST, NODES, STEEPEST, coefficients, nodes, streaming_average
 
-COUNTS = (20, 24, 28, 30, NODES, 36)
+COUNTS = (32, 36, 40, NODES, 48)
 CROWD = 1000
 CAPTION = f"crowd: error of the share that {CROWD:,} simultaneous events have in an average beside one newer event"
 SIZES = ((20, 200), (3, 1600))  # rows × positions
@@ -32,10 +32,10 @@ REPETITIONS = 7
 
 def errors(count: int) -> list[float]:
     """Largest errors, in the order of the table's columns."""
-    rates = torch.tensor(np.append(np.geomspace(0.03, 8, 20), np.geomspace(8.5, 100, 12)))
+    rates = torch.tensor(np.append(np.geomspace(0.03, 8, 20), np.geomspace(8.5, STEEPEST, 32)))
     worst = torch.zeros(4, len(rates), dtype=torch.float64)  # last event, request, request × (1 + z)^…, crowd
-    for newest in np.append(0.0, np.geomspace(0.02, LONGEST, 200)):
-        older = torch.tensor(np.append(0.0, np.geomspace(1e-4, max(LONGEST - newest, 2e-3), 400)))
+    for newest in np.append(0.0, np.geomspace(0.001, LONGEST, 200)):
+        older = torch.tensor(np.append(0.0, np.geomspace(1e-5, max(LONGEST - newest, 2e-3), 400)))
         mix = coefficients(rates, torch.tensor(newest), count=count)
         found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
         z = older / (1 + newest)
@@ -142,16 +142,16 @@ def main(folders: Sequence[str] = ()) -> None:
     columns = [
         "nodes",
         "last event, ρ ≤ 8",
-        "last event, ρ ≤ 100",
+        "last event, all ρ",
         "request, ρ ≤ 8",
-        "request, ρ ≤ 100",
+        "request, all ρ",
         "× (1 + z)^min(ρ, 1)",
         "crowd, ρ ≤ 8",
-        "crowd, ρ ≤ 100",
+        "crowd, all ρ",
     ]
     rows = [[str(count), *(f"{error:.1e}" for error in errors(count))] for count in COUNTS]
     show(
-        "Largest error of a weight, relative to the newest event's; ρ from 0.03, ages up to 30 years",
+        f"Largest error of a weight, relative to the newest's; ρ from 0.03 to {STEEPEST:,.0f}, ages up to 30 years",
         columns,
         rows,
         CAPTION,

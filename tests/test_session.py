@@ -22,6 +22,7 @@ KINDS = {
     "mars-m, request clock": ("mars-m", {"readout.clock": "request"}),
     "mars-m, ages in events": ("mars-m", {"readout.real_time": False}),
     "mars-m, values": ("mars-m", {"readout.values": True}),
+    "mars-m, steep heads": ("mars-m", {}),
     "mars-t": ("mars-t", {}),
     "mars-t, linear time": ("mars-t", {"readout.time_scale": "linear", "readout.clock": "request"}),
 }
@@ -38,6 +39,8 @@ def recommender(request: pytest.FixtureRequest) -> Recommender:
         for parameter in fitted.network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
         fitted.network.items.weight[0] = 0
+        if "steep" in request.param:  # half-lives of seconds, as trainings of hours come to on dense data
+            fitted.network.readout.operator.raw_rates[:2] = torch.tensor([300.0, 3000.0])
     return fitted
 
 
@@ -307,7 +310,7 @@ def test_heads_too_steep_for_the_mixture_are_answered_from_the_latest_events(rec
     before = operator.raw_rates.clone()
     try:
         with torch.no_grad():
-            operator.raw_rates[0] = 300.0
+            operator.raw_rates[0] = 30_000.0
         session = recommender.start("u1")
         assert isinstance(session.past, LatestEvents)
         whole = recommender.recommend("u1", k=5)

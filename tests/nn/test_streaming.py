@@ -11,6 +11,7 @@ from marsrec.nn.mars import MARS
 from marsrec.nn.streaming import (
     LONGEST,
     NODES,
+    STEEPEST,
     average,
     coefficients,
     extend,
@@ -26,10 +27,10 @@ YEAR = 365 * 24 * HOUR
 
 def worst_error(count: int, dtype: torch.dtype) -> float:
     """Largest error of a weight over all exponents and ages, relative to the newest event's weight / (1 + z)."""
-    rates = torch.tensor(np.geomspace(0.03, 100, 20))
+    rates = torch.tensor(np.geomspace(0.03, STEEPEST, 36))
     worst = 0.0
-    for newest in np.append(0.0, np.geomspace(0.1, LONGEST, 15)):
-        older = torch.tensor(np.append(0.0, np.geomspace(1e-4, max(LONGEST - newest, 2e-3), 400)))
+    for newest in np.append(0.0, np.geomspace(0.001, LONGEST, 15)):
+        older = torch.tensor(np.append(0.0, np.geomspace(1e-5, max(LONGEST - newest, 2e-3), 400)))
         mix = coefficients(rates.to(dtype), torch.tensor(newest).to(dtype), count=count).double()  # (rates, M)
         found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
         z = older / (1 + newest)
@@ -38,7 +39,7 @@ def worst_error(count: int, dtype: torch.dtype) -> float:
     return worst
 
 
-@pytest.mark.parametrize(("count", "bound"), [(24, 6e-3), (28, 2e-3), (NODES, 5e-4), (36, 2e-4)])
+@pytest.mark.parametrize(("count", "bound"), [(32, 7e-3), (36, 3e-3), (40, 1e-3), (NODES, 5e-4), (48, 3e-4)])
 def test_weights_follow_the_power_law(count: int, bound: float) -> None:
     assert worst_error(count, torch.float64) < bound
     assert worst_error(count, torch.float32) < bound
@@ -46,17 +47,18 @@ def test_weights_follow_the_power_law(count: int, bound: float) -> None:
 
 def test_coefficients_are_tame() -> None:
     """Also for exponents and ages nobody has: finite, of moderate size, with finite slopes."""
-    rates = torch.tensor([1e-4, 0.03, 1.0, 8.0, 100.0, 1e4], requires_grad=True)
+    rates = torch.tensor([1e-4, 0.03, 1.0, 8.0, 1600.0, 1e5], requires_grad=True)
     newest = torch.tensor([0.0, 1.0, 1e3, LONGEST, 1e9, 1e16])
     mix = coefficients(rates.expand(6, 6), newest)
     (slopes,) = torch.autograd.grad(mix.square().sum(), rates)
-    assert mix.abs().sum(-1).max() < 6
+    assert mix.abs().sum(-1).max() < 11
     assert torch.isfinite(slopes).all()
     torch.testing.assert_close(mix.sum(-1), torch.ones(6, 6), rtol=1e-3, atol=0)
+    assert coefficients(torch.tensor([torch.nan]), torch.tensor(0.0)).isnan().all()  # and no number out of nowhere
 
 
 def histories() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gaps from nothing to years, ties among them: states, times, moments of request and exponents."""
+    """Gaps from nothing to years, ties among them: states, times, moments of request, exponents up to 18,000."""
     torch.manual_seed(0)
     B, L, d, K = 4, 40, 6, 3
     gaps = torch.exp(torch.rand(B, L) * 17).long()  # a second to nine months
@@ -65,7 +67,7 @@ def histories() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     times = 1_000_000_000 + gaps.cumsum(1)
     now = times + torch.exp(torch.rand(B, L) * 18).long() * (torch.rand(B, L) < 0.7)
     states = torch.randn(B, L, d, dtype=torch.float64, requires_grad=True)
-    rates = torch.exp(torch.rand(B, L, K, dtype=torch.float64) * 7.5 - 3).requires_grad_()  # 0.05 to 90
+    rates = torch.exp(torch.rand(B, L, K, dtype=torch.float64) * 12.8 - 3).requires_grad_()
     return states, times, now, rates
 
 
@@ -77,11 +79,14 @@ def dense(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int)
 
 @pytest.mark.parametrize("first", [0, 25])
 @pytest.mark.parametrize("clock", ["last event", "request"])
-@pytest.mark.parametrize("exponents", [(0.05, 90), (0.05, 8), (8.1, 90)])
+@pytest.mark.parametrize(
+    ("exponents", "bound"),  # beyond 1,600 the derivative is as exact as the nodes are dense
+    [((0.05, 18_000), 5e-3), ((0.05, 8), 5e-3), ((8.1, 90), 5e-3), ((110, 1500), 5e-3), ((1700, 18_000), 1e-2)],
+)
 def test_averages_and_gradients_equal_the_dense_operator(
-    first: int, clock: str, exponents: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+    first: int, clock: str, exponents: tuple[float, float], bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_AT_ONCE", 100)
+    monkeypatch.setattr(streaming, "_AT_ONCE", 5_000)  # a few exponents at a time
     states, times, now, rates = histories()
     rates = rates.detach().clamp(*exponents).requires_grad_()
     now = (now if clock == "request" else times)[:, first:]
@@ -94,7 +99,7 @@ def test_averages_and_gradients_equal_the_dense_operator(
         torch.autograd.grad(expected, (states, rates), grad),
         strict=True,
     ):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-3 * theirs.abs().max().item())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=bound * theirs.abs().max().item())
     single = streaming_average(states.float(), times, now, rates[:, first:].float(), first=first)
     torch.testing.assert_close(single.double(), found, rtol=0, atol=2e-5)
 
@@ -150,7 +155,7 @@ def test_a_time_that_goes_back_counts_as_the_latest_before_it() -> None:
         torch.testing.assert_close(share, exact[:, 0] / exact[:, 3], rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize(("rho", "gap"), [(20.0, 3798), (60.0, 1355), (100.0, 682)])
+@pytest.mark.parametrize(("rho", "gap"), [(100.0, 876), (800.0, 89), (2000.0, 30)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_crowd_whose_errors_outweigh_the_newest_event(rho: float, gap: int, dtype: torch.dtype) -> None:
     """200,000 simultaneous events and a newer one: the total weight comes out below 0, and 1 is the least it can be."""
@@ -229,7 +234,8 @@ def test_the_operator_in_both_forms(every: bool, switches: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "steepest", "streams"), [("log", 2.0, True), ("log", 300.0, False), ("linear", 2.0, False)]
+    ("scale", "steepest", "streams"),
+    [("log", 2.0, True), ("log", 300.0, True), ("log", 30_000.0, False), ("linear", 2.0, False)],
 )
 def test_auto_streams_only_long_histories_of_log_time(scale: TimeScale, steepest: float, streams: bool) -> None:
     states, times = torch.randn(1, 450, 4), torch.arange(450)[None] * 20  # seconds, which a steep head tells apart

@@ -10,9 +10,11 @@ So the past of a user is M sums that decay at fixed rates, S_m ← e^(-s_m Δt) 
 same; every head is a mixture of them, Z_k = Σ_m c_m(ρ_k) S_m / Σ_m c_m(ρ_k) n_m. An event costs O(M d), however long
 the history is. Only `time_scale="log"` has this form: in linear time a head *is* one exponential, at a rate of its own.
 
-The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but needs a step of 0.14
-for ρ up to 100 and so 178 rates. Each of its exponentials is then folded onto M rates that are four times as far apart,
-by a least-squares fit over all ages up to 30 years that depends on nothing, and is made once per process.
+The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but its terms are a peak
+of width 1 / sqrt(ρ): a step of 0.42 will do for ρ up to 8, and beyond 100 it is 0.035, which makes 835 rates. Each
+of its exponentials is then folded onto M rates far apart, by a least-squares fit over all ages up to 30 years that
+depends on nothing, and is made once per process. Beyond ρ = 1,600 a power law is an exponential but for 2e-4, and so is
+(1 + ρ x / 1600)^(-1600), whose peak is no narrower.
 
 Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule. What is bounded
 is the error of an event's weight relative to the newest event's weight, whatever the age of the newest. An event whose
@@ -36,21 +38,22 @@ from torch.autograd.function import once_differentiable
 from marsrec.nn.kernels.decay_scan import LEAST, Implementation, decay_scan, mixed
 from marsrec.nn.kernels.numeric import widened
 
-NODES = 32
+NODES = 44
 """Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""
 
 LONGEST = 30 * 365.25 * 24
 """Age up to which the bound holds, in units of τ0: 30 years of hours. Beyond it weights stop falling."""
 
-STEEPEST = 100.0
-"""Exponents above count as this, a half-life of 25 seconds: no node is fast enough for them."""
+STEEPEST = 20_000.0
+"""Exponents above count as this, a half-life of an eighth of a second: an event a second older weighs 0.4 %."""
 
-_STEP = 0.14
-_FINE = -19.0 + _STEP * np.arange(-1, 177)  # v of the fine rule
+_STEP = 0.035
+_FINE = -19.0 + _STEP * np.arange(-1, 834)  # v of the fine rule
 _FINE_RATES = np.append(0.0, np.exp(_FINE[1:]))  # the first stands for all that are slower: constant over 30 years
-_SLOWEST, _FASTEST = 1.4 / LONGEST, 170.0
-_STEEP = 8.0  # up to here three steps at a time will do
-_AT_ONCE = 4096  # exponents whose terms are held at a time
+_SLOWEST, _FASTEST = 1.4 / LONGEST, 50_000.0
+_STEEP, _STRIDES = (8.0, 100.0), (12, 4, 1)  # up to these exponents, and beyond, every so many of the fine rule will do
+_NARROWEST = 1600.0  # steeper ones are power laws of this exponent and of a shorter unit of time
+_AT_ONCE = 1 << 18  # terms that are held at a time
 _BEND = 0.2  # 0 spaces the logarithms of the rates evenly, 1 like Chebyshev's points, dense at both ends
 
 Array = NDArray[np.float64]
@@ -58,12 +61,12 @@ Array = NDArray[np.float64]
 
 @cache
 def nodes(count: int = NODES) -> Array:
-    """The (M,) rates of decay, per τ0: zero, and the others from about one in 20 years to 170 in an hour.
+    """The (M,) rates of decay, per τ0: zero, and the others from about one in 20 years to 14 in a second.
 
     Examples
     --------
-    >>> nodes()[-3:].round(1)
-    array([ 65.1, 106.2, 170. ])
+    >>> nodes()[-3:].round()
+    array([20320., 32079., 50000.])
     """
     if count < 8:
         raise ValueError(f"the mixture wants at least 8 nodes, got {count}")
@@ -80,7 +83,7 @@ def _folding(count: int) -> Array:
 
     The error counts 1 + s x times: a fast exponential has to vanish at great ages, where many events may lie.
     """
-    ages = np.append(0.0, np.geomspace(1e-4, LONGEST, 380))
+    ages = np.append(0.0, np.geomspace(1e-5, LONGEST, 380))
     slow = np.exp(-ages[:, None] * nodes(count))  # (ages, M)
     folded = []
     for rate in _FINE_RATES:
@@ -94,14 +97,14 @@ def _folding(count: int) -> Array:
 def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor:
     """Coefficients of the nodes, such that an event y before the newest one weighs Σ_m c_m e^(-s_m y).
 
-    That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 32 nodes the error is
-    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 100 and all ages up to 30 years. Some
-    coefficients are negative; their absolute values sum to less than 6.
+    That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 44 nodes the error is
+    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 20,000 and all ages up to 30 years. Some
+    coefficients are negative; their absolute values sum to less than 11.
 
     Parameters
     ----------
     rates : Tensor (..., K)
-        Exponents ρ, positive. Above 100 they count as 100.
+        Exponents ρ, positive. Above 20,000 they count as that.
     newest : Tensor (...)
         Age of the newest event in units of τ0, at least 0.
     count : int
@@ -131,7 +134,7 @@ class _Coefficients(torch.autograd.Function):
     """The fine rule and its folding, some exponents at a time: their F terms are not held all at once.
 
     The slopes are made on the way, from the same terms: with p = softmax(l) and l' = dl/dρ, that of c = p · folding is
-    c' = (p l') · folding - (p · l') c. A third of the rule will do for exponents that are not steep.
+    c' = (p l') · folding - (p · l') c.
     """
 
     @staticmethod
@@ -140,21 +143,26 @@ class _Coefficients(torch.autograd.Function):
         mix = rates.new_empty(len(exponents), count)
         slopes = torch.empty_like(mix) if ctx.needs_input_grad[0] else None
         for stride, rows in _by_steepness(exponents):
-            step, (v, s, table) = stride * _STEP, _rule(count, stride, rates.dtype, rates.device)
-            rho = exponents[rows, None]  # (N, 1)
-            terms = torch.addmm(-waited[rows, None] * s, rho, v[None])  # (N, F)
+            v, folding = _rule(count, stride, rates.dtype, rates.device)
+            rho, step = exponents[rows, None], stride * _STEP  # (N, 1)
+            power = rho.clamp(max=_NARROWEST)
+            # Measured from the peak at s = ρ / waited, where all terms that matter are small numbers.
+            u = v - torch.log(rho / waited[rows, None])  # (N, F)
+            s = torch.exp(u)
+            s[:, 0] = 0
+            terms = power * (u - s)
             # The first stands for the series Σ e^(ρ v) over all v up to its own: e^(ρ v) / (1 - e^(-ρ step)).
-            terms[:, :1] -= torch.log(-torch.expm1(-step * rho))
+            terms[:, :1] -= torch.log(-torch.expm1(-step * power))
             # The softmax divides by the newest event's weight: nothing under- or overflows, and Γ(ρ) cancels.
             terms = terms.softmax(dim=-1)
+            mix[rows] = made = terms @ folding
             if slopes is None:
-                mix[rows] = terms @ table[:, :count]
                 continue
-            made = terms @ table
-            mix[rows] = made[:, :count]
-            series = -terms[:, :1] * step / torch.expm1(step * rho)  # what the series adds to p l'
-            mean = made[:, -1:] + series
-            slopes[rows] = made[:, count:-1] + series * table[0, :count] - mean * made[:, :count]
+            # Beyond the narrowest the peak only moves. What all terms share of l' cancels.
+            slope = torch.where(rho > _NARROWEST, s.mul_(power / rho), u)
+            slope[:, :1] -= step / torch.expm1(step * power)  # the series' own
+            terms *= slope
+            slopes[rows] = terms @ folding - terms.sum(-1, keepdim=True) * made
         if slopes is not None:
             inside = (rates.flatten() > 1e-6) & (rates.flatten() < STEEPEST)
             ctx.save_for_backward(slopes.mul_(inside[:, None]))
@@ -167,14 +175,12 @@ class _Coefficients(torch.autograd.Function):
         return (grad * slopes.view(grad.shape)).sum(-1), None, None
 
 
-def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor | slice]]:
+def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Which of (N,) exponents go together: every so many of the fine rule, and the rows."""
-    steep = exponents > _STEEP
-    if not steep.any():
-        yield from ((3, slice(start, start + _AT_ONCE)) for start in range(0, len(exponents), _AT_ONCE))
-        return
-    for stride, chosen in ((3, ~steep), (1, steep)):
-        yield from ((stride, rows) for rows in torch.split(chosen.nonzero()[:, 0], _AT_ONCE))
+    kinds = torch.bucketize(exponents, exponents.new_tensor(_STEEP))
+    for kind, stride in enumerate(_STRIDES):
+        height = max(1, _AT_ONCE * stride // len(_FINE))
+        yield from ((stride, rows) for rows in torch.split((kinds == kind).nonzero()[:, 0], height) if len(rows))
 
 
 def streaming_average(
@@ -331,14 +337,9 @@ def _hours(elapsed: Tensor, tau0: float, dtype: torch.dtype) -> Tensor:
 
 
 @cache
-def _rule(count: int, stride: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Every so many of the fine rule: v and s (F,), and a table (F, 2 M + 1): how s folds, v times that, and v."""
-    v, s, folding = _FINE[::stride], _FINE_RATES[::stride], _folding(count)[::stride]
-    return (
-        _shared(v, dtype, device),
-        _shared(s, dtype, device),
-        _shared(np.hstack([folding, v[:, None] * folding, v[:, None]]), dtype, device),
-    )
+def _rule(count: int, stride: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Every so many of the fine rule: v (F,), and how its exponentials fold (F, M)."""
+    return _shared(_FINE[::stride], dtype, device), _shared(_folding(count)[::stride], dtype, device)
 
 
 @cache
