@@ -95,14 +95,15 @@ def test_later_requests_equal_recomputing_at_that_time(recommender: Recommender)
 def test_ten_thousand_events_and_heads_as_steep_as_sessions_take_them() -> None:
     options = {"dim": 16, "length": 50, "readout.clock": "request", "readout.heads": 8}
     fitted = Recommender("mars-m", options=options, training=QUICK).fit(cyclic_log(), progress=False)
-    operator, wanted = fitted.network.readout.operator, torch.tensor([0.05, 0.5, 3.0, 8.0, 15.0, 30.0, 45.0, 60.0])
+    operator, wanted = fitted.network.readout.operator, torch.tensor([0.05, 0.5, 3.0, 15.0, 60.0, 500.0, 3000.0, 12e3])
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in fitted.network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
         fitted.network.items.weight[0] = 0
         operator.raw_temperatures.fill_(0)
-        operator.raw_rates.copy_(torch.expm1(wanted * (np.log(2) + 0.1)).log())  # softplus undone
+        rates = wanted * (np.log(2) + 0.1)
+        operator.raw_rates.copy_(rates + torch.log(-torch.expm1(-rates)))  # softplus undone
     torch.testing.assert_close(operator.base_rates(), wanted)
     codes, times = events(10_000)
     session = fitted.start()
@@ -112,7 +113,7 @@ def test_ten_thousand_events_and_heads_as_steep_as_sessions_take_them() -> None:
         now = int(times[-1]) + wait
         found, expected = session.past.vector(torch.tensor([now]))[0], recomputed(fitted, codes, times, now)
         # What the weight of one event may be off by (docs/streaming.md): errors of both signs do not add up.
-        torch.testing.assert_close(found, expected, rtol=0, atol=4.2e-4)
+        torch.testing.assert_close(found, expected, rtol=0, atol=4.6e-4)
 
 
 def test_a_session_answers_as_recommend_does(recommender: Recommender) -> None:

@@ -32,6 +32,10 @@ Form = Literal["dense", "streaming", "auto"]
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
 STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
+STEEP, STREAM_STEEP_FROM = (
+    100.0,
+    1600,
+)  # with exponents above the first, whose mixtures cost more, it streams from here on
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -264,7 +268,8 @@ class MARS(nn.Module):
         first = values.shape[1] - rates.shape[1]
         streams = self.form == "streaming"
         if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
-            streams = bool((rates <= STEEPEST).all())  # where both forms are the same function
+            long = values.shape[1] >= STREAM_STEEP_FROM
+            streams = bool((rates <= (STEEPEST if long else STEEP)).all())  # beyond STEEPEST the forms differ
         average = streaming_average if streams else decayed_average
         summaries = average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
         return summaries.to(self.raw_rates.dtype)

@@ -13,12 +13,13 @@ the history is. Only `time_scale="log"` has this form: in linear time a head *is
 The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but its terms are a peak
 of width 1 / sqrt(ρ): a step of 0.42 will do for ρ up to 8, and beyond 100 it is 0.035, which makes 835 rates. Each
 of its exponentials is then folded onto M rates far apart, by a least-squares fit over all ages up to 30 years that
-depends on nothing, and is made once per process. Beyond ρ = 1,600 a power law is an exponential but for 2e-4, and so is
-(1 + ρ x / 1600)^(-1600), whose peak is no narrower.
+depends on M alone, and is made once per process.
 
-Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule. What is bounded
-is the error of an event's weight relative to the newest event's weight, whatever the age of the newest. An event whose
-time lies before that of an earlier one in its row counts as simultaneous with it.
+Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule: with z the time
+before it over 1 + its age, an event weighs (1 + z)^(-ρ). Beyond ρ = 1,600 that is an exponential but for 2e-4, and so
+is (1 + ρ z / 1600)^(-1600), which takes its place: the peak moves, but gets no narrower. What is bounded is the error of
+an event's weight relative to the newest event's, whatever the age of the newest. An event whose time lies before that
+of an earlier one in its row counts as simultaneous with it.
 
 Shape letters: B users, L positions, Q positions that are read out, K heads, M nodes, F rates of the fine rule, d
 dimensions.
@@ -51,9 +52,9 @@ _STEP = 0.035
 _FINE = -19.0 + _STEP * np.arange(-1, 834)  # v of the fine rule
 _FINE_RATES = np.append(0.0, np.exp(_FINE[1:]))  # the first stands for all that are slower: constant over 30 years
 _SLOWEST, _FASTEST = 1.4 / LONGEST, 50_000.0
-_STEEP, _STRIDES = (8.0, 100.0), (12, 4, 1)  # up to these exponents, and beyond, every so many of the fine rule will do
+_STEEP, _STRIDES = (8.0, 100.0, 400.0), (12, 4, 2, 1)  # up to these exponents every so many of the fine rule will do
 _NARROWEST = 1600.0  # steeper ones are power laws of this exponent and of a shorter unit of time
-_AT_ONCE = 1 << 18  # terms that are held at a time
+_AT_ONCE = 1 << 18  # terms that are computed at a time
 _BEND = 0.2  # 0 spaces the logarithms of the rates evenly, 1 like Chebyshev's points, dense at both ends
 
 Array = NDArray[np.float64]
@@ -99,7 +100,7 @@ def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor
 
     That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 44 nodes the error is
     below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 20,000 and all ages up to 30 years. Some
-    coefficients are negative; their absolute values sum to less than 11.
+    coefficients are negative; their absolute values sum to less than 6, and beyond 30 years to less than 11.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ class _Coefficients(torch.autograd.Function):
             # Measured from the peak at s = ρ / waited, where all terms that matter are small numbers.
             u = v - torch.log(rho / waited[rows, None])  # (N, F)
             s = torch.exp(u)
-            s[:, 0] = 0
+            s[:, 0] = 0  # it does not decay; see the series below
             terms = power * (u - s)
             # The first stands for the series Σ e^(ρ v) over all v up to its own: e^(ρ v) / (1 - e^(-ρ step)).
             terms[:, :1] -= torch.log(-torch.expm1(-step * power))
@@ -159,8 +160,8 @@ class _Coefficients(torch.autograd.Function):
             if slopes is None:
                 continue
             # Beyond the narrowest the peak only moves. What all terms share of l' cancels.
-            slope = torch.where(rho > _NARROWEST, s.mul_(power / rho), u)
-            slope[:, :1] -= step / torch.expm1(step * power)  # the series' own
+            slope = u if stride > 1 else torch.where(rho > _NARROWEST, s.sub_(1).mul_(power / rho), u)
+            slope[:, :1] -= step / torch.expm1(step * power)  # the series' own, which vanishes for steep ones
             terms *= slope
             slopes[rows] = terms @ folding - terms.sum(-1, keepdim=True) * made
         if slopes is not None:
@@ -175,12 +176,15 @@ class _Coefficients(torch.autograd.Function):
         return (grad * slopes.view(grad.shape)).sum(-1), None, None
 
 
-def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor]]:
+def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor | slice]]:
     """Which of (N,) exponents go together: every so many of the fine rule, and the rows."""
     kinds = torch.bucketize(exponents, exponents.new_tensor(_STEEP))
     for kind, stride in enumerate(_STRIDES):
-        height = max(1, _AT_ONCE * stride // len(_FINE))
-        yield from ((stride, rows) for rows in torch.split((kinds == kind).nonzero()[:, 0], height) if len(rows))
+        chosen, height = kinds == kind, max(1, _AT_ONCE * stride // len(_FINE))
+        if chosen.all():
+            yield from ((stride, slice(start, start + height)) for start in range(0, len(exponents), height))
+            return
+        yield from ((stride, rows) for rows in torch.split(chosen.nonzero()[:, 0], height) if len(rows))
 
 
 def streaming_average(
