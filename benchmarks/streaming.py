@@ -25,7 +25,7 @@ from marsrec.nn.streaming import LONGEST, NODES, STEEPEST, coefficients, nodes, 
 COUNTS = (32, 36, 40, NODES, 48)
 CROWD = 1000
 CAPTION = f"crowd: error of the share that {CROWD:,} simultaneous events have in an average beside one newer event"
-SIZES = ((20, 200), (3, 1600))  # rows × positions
+SIZES = ((20, 200), (10, 400), (3, 1600))  # rows × positions
 WIDTH, HEADS = 64, 8
 REPETITIONS = 7
 
@@ -68,15 +68,19 @@ def timed(batch: int, length: int) -> list[list[str]]:
     states = torch.randn(batch, length, WIDTH, requires_grad=True)
     times = torch.exp(torch.rand(batch, length) * 14).long().cumsum(1)  # gaps from a second to two weeks
     rates = (0.1 + 4 * torch.rand(batch, length, HEADS)).requires_grad_()
+    steep = rates.detach().clone()
+    steep[..., -2:] *= 200  # as trained on dense data: two of the heads see seconds
+    steep.requires_grad_()
     grad = torch.randn(batch, length, HEADS, WIDTH)
 
-    def step(averages: Callable[[], Tensor]) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(averages(), (states, rates), grad)
+    def step(averages: Callable[[], Tensor], by: Tensor = rates) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(averages(), (states, by), grad)
 
     contestants = {
         "dense, torch": step(lambda: decayed_average(states, times, times, rates, implementation="reference")),
         "dense, kernel": step(lambda: decayed_average(states, times, times, rates)),
         f"streaming, {NODES} nodes": step(lambda: streaming_average(states, times, times, rates)),
+        "streaming, 2 heads steep": step(lambda: streaming_average(states, times, times, steep), steep),
     }
     return [
         [f"{batch} × {length}", name, f"{seconds * 1e3:.0f}", f"{peak_bytes(contestants[name]) / 1e6:.0f}"]

@@ -17,9 +17,9 @@ depends on M alone, and is made once per process.
 
 Ages are measured from the newest event, whose own age only moves the weights of the trapezoidal rule: with z the time
 before it over 1 + its age, an event weighs (1 + z)^(-ρ). Beyond ρ = 1,600 that is an exponential but for 2e-4, and so
-is (1 + ρ z / 1600)^(-1600), which takes its place: the peak moves, but gets no narrower. What is bounded is the error of
-an event's weight relative to the newest event's, whatever the age of the newest. An event whose time lies before that
-of an earlier one in its row counts as simultaneous with it.
+is (1 + ρ z / 1600)^(-1600), which takes its place: the peak moves, but gets no narrower. What is bounded is the error
+of an event's weight relative to the newest event's, whatever the age of the newest. An event whose time lies before
+that of an earlier one in its row counts as simultaneous with it.
 
 Shape letters: B users, L positions, Q positions that are read out, K heads, M nodes, F rates of the fine rule, d
 dimensions.
