@@ -113,6 +113,13 @@ def test_accuracy_against_cost(tmp_path: Path) -> None:
     assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["mars-t"]
 
 
+def test_one_model_alone_is_not_on_a_frontier(tmp_path: Path) -> None:
+    write_costs(tmp_path, **{model: cost(model, 0.1) for model in ("sasrec", "mars-t")})
+    parts = section([result("sasrec", 0.08)], tmp_path).parts
+    assert parts[parts.index("## beauty: accuracy against cost") + 1] == "Only sasrec was run: nothing to compare."
+    assert not any(isinstance(part, Picture) and "accuracy" in part.name for part in parts)
+
+
 def test_nothing_measured_says_so(tmp_path: Path) -> None:
     assert section([], tmp_path).parts[-1] == "Not run: all recipes on beauty, ml-1m."
 

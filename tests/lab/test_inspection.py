@@ -23,7 +23,7 @@ from marsrec.lab import attention
 from marsrec.lab.attention import attention_entropy
 from marsrec.lab.inspection import LEVELS, Inspection, inspect, read, resolution, write
 from marsrec.lab.inspection_page import section
-from marsrec.lab.inspection_pictures import draw_spread
+from marsrec.lab.inspection_pictures import draw_decay, draw_spread
 from marsrec.lab.page import Picture, Table
 from marsrec.nn.mars import SIGMA
 
@@ -189,6 +189,19 @@ def test_an_inspection_is_read_as_it_was_written(inspected: Inspection, tmp_path
     path.write_text('{"model": 3}')
     with pytest.raises(DataError, match=r"inspection.json: not an inspection .* Inspect the model anew"):
         read(path)
+
+
+@pytest.mark.parametrize(("seconds", "finest", "least"), [(5, 1, 1), (5, 86_400, 60), (90, 1, 60)])
+def test_the_axis_of_ages_begins_where_the_fastest_head_looks(
+    inspected: Inspection, seconds: int, finest: int, least: int
+) -> None:
+    assert inspected.decay is not None
+    decay = inspected.decay.model_copy(deep=True)
+    for head in decay.heads:
+        head.half_lives.quantiles[:] = [seconds / 3600] * 5
+    axis = draw_decay(decay, finest / 3600).axes[0]
+    assert axis.get_xlim()[0] == pytest.approx(least / 3600)
+    plt.close("all")
 
 
 def test_pictures_show_the_gate_and_the_shares(inspected: Inspection) -> None:

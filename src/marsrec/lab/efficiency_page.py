@@ -89,8 +89,8 @@ def _accuracy(results: Sequence[Result], costs: Costs) -> list[str | Table | Pic
         for cost in costs.rows
         if runs[cost.model]
     }
-    if not ours:
-        return [heading, "Not run."]
+    if len(ours) < 2:
+        return [heading, f"Only {', '.join(ours)} was run: nothing to compare." if ours else "Not run."]
     theirs: Points = {}
     if as_published(results):
         published = paper.EFFICIENCY.get(costs.data, {})

@@ -45,6 +45,8 @@ def draw_decay(decay: Decay, resolution: float | None = None) -> "Figure":
     figure, (left, right) = plot(2, width=10.5, height=4.2)
     left.get_gridspec().set_width_ratios([2.4, 1])  # type: ignore[union-attr]
     low, high = (1 / 60, 10 * YEAR) if decay.unit == "hours" else (0.5, 1000.0)
+    if decay.unit == "hours" and min(head.half_lives.quantiles[MEDIAN] for head in decay.heads) < low:
+        low = 1 / 3600 if resolution is None else min(low, max(resolution, 1 / 3600))
     ages = np.geomspace(low, high, 400)
     marks = {}
     for k, head in enumerate(decay.heads):
@@ -64,7 +66,7 @@ def draw_decay(decay: Decay, resolution: float | None = None) -> "Figure":
     left.set_ylim(0, 1.04)
     left.set_ylabel("weight relative to a new event")
     left.set_title("What each head remembers", loc="left")
-    figure.legend(frameon=False, loc="outside lower center", handlelength=3.5, ncols=8)
+    figure.legend(frameon=False, loc="outside lower center", handlelength=3.5, ncols=8 if len(decay.heads) < 6 else 5)
     labels = [
         f"head {k}\n{spell_age(head.half_lives.quantiles[MEDIAN], decay.unit)}"
         for k, head in enumerate(decay.heads, start=1)

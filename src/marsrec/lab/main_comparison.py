@@ -146,5 +146,7 @@ def _named(name: str, of_recipe: Sequence[Result]) -> str:
 
 
 def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:
+    if len(ordered) < 2:  # a model that is alone is not the best of any
+        return spread(values)
     place = ordered.index(round(mean(values), 4))
     return (best, second)[place](spread(values)) if place < 2 else spread(values)
