@@ -32,10 +32,8 @@ Form = Literal["dense", "streaming", "auto"]
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
 STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
-STEEP, STREAM_STEEP_FROM = (
-    100.0,
-    1600,
-)  # with exponents above the first, whose mixtures cost more, it streams from here on
+STEEP = 100.0  # exponents above, whose mixtures cost more, stream later
+STREAM_STEEP_FROM = 1600
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
