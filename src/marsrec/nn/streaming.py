@@ -11,7 +11,7 @@ same; every head is a mixture of them, Z_k = Σ_m c_m(ρ_k) S_m / Σ_m c_m(ρ_k)
 the history is. Only `time_scale="log"` has this form: in linear time a head *is* one exponential, at a rate of its own.
 
 The coefficients take two steps. The trapezoidal rule in v has closed-form, positive weights, but its terms are a peak
-of width 1 / sqrt(ρ): a step of 0.42 will do for ρ up to 8, and beyond 100 it is 0.035, which makes 835 rates. Each
+of width 1 / sqrt(ρ): a step of 0.42 will do for ρ up to 8, and beyond 400 it is 0.035, which makes 835 rates. Each
 of its exponentials is then folded onto M rates far apart, by a least-squares fit over all ages up to 30 years that
 depends on M alone, and is made once per process.
 
