@@ -82,12 +82,12 @@ class StateSpace(nn.Module):
         x = F.silu(causal_conv(x, self.kernel, self.kernel_bias))
         return self._out(selective_scan(x, *self._selected(x)), gate)
 
-    def latest(self, x: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) -> (B, d), what `forward` gives at the latest events: gate and output are computed there alone."""
+    def at(self, x: Tensor, asked: Tensor) -> Tensor:
+        """(B, L, d) -> (N, d) where (B, L) `asked` holds: gate and output are computed there alone."""
         inputs, gate = self.in_projection.weight.chunk(2)
         scanned = F.silu(causal_conv(F.linear(x, inputs), self.kernel, self.kernel_bias))
-        scanned = batch.at_last(selective_scan(scanned, *self._selected(scanned)))
-        return self._out(scanned, F.linear(batch.at_last(x), gate))
+        scanned = selective_scan(scanned, *self._selected(scanned))[asked]
+        return self._out(scanned, F.linear(x[asked], gate))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
@@ -136,6 +136,10 @@ class Block(nn.Module):
         """(B, L, d) -> (B, L, d)."""
         return self._after(x, self.state_space(x))
 
+    def at(self, x: Tensor, asked: Tensor) -> Tensor:
+        """(B, L, d) -> (N, d) where (B, L) `asked` holds: all after the scan is computed there alone."""
+        return self._after(x[asked], self.state_space.at(x, asked))
+
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`."""
         return self.state_space.start(rows)
@@ -166,8 +170,15 @@ class Mamba(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
+        return self._through(self.blocks, embedded)
+
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """See `Encoder.at`."""
+        return self.blocks[-1].at(self._through(self.blocks[:-1], embedded), asked)
+
+    def _through(self, blocks: Sequence[Block], embedded: Tensor) -> Tensor:
         x: Tensor = self.norm(self.dropout(embedded))
-        for block in self.blocks:
+        for block in blocks:
             x = block(x)
         return x
 

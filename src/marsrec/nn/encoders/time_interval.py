@@ -79,12 +79,17 @@ def time_intervals(times: Tensor, span: int, scale: Scale = "user") -> Tensor:
 class Block(AttentionBlock):
     """Causal self-attention that knows positions and intervals."""
 
-    def forward(self, x: Tensor, positions: list[Tensor], intervals: Tensor, tables: list[Tensor]) -> Tensor:
-        """(B, L, d) -> (B, L, d), with (B, L, d) positions and (H, span + 1, d/H) tables for keys and for values."""
+    def forward(
+        self, x: Tensor, positions: list[Tensor], intervals: Tensor, tables: list[Tensor], asked: Tensor | None = None
+    ) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for.
+
+        With (B, L, d) positions and (H, span + 1, d/H) tables for keys and for values.
+        """
         query, key, value = self.qkv(x).chunk(3, dim=-1)
         qkv = torch.cat([query, key + positions[0], value + positions[1]], dim=-1)
         mixed = interval_attention(*self.split(qkv), intervals, tables[0], tables[1], self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2))
+        return self.after(x, mixed.transpose(1, 2).flatten(2), asked)
 
 
 class TimeInterval(Encoder):
@@ -102,8 +107,8 @@ class TimeInterval(Encoder):
         self.blocks = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))
         init_normal(self)
 
-    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) -> (B, L, d). Padding on the right needs no mask."""
+    def forward(self, embedded: Tensor, batch: Batch, asked: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for. Padding on the right needs no mask."""
         B, L, _ = embedded.shape
         intervals = time_intervals(batch.times, self.span, self.scale)
         positions = [
@@ -115,6 +120,11 @@ class TimeInterval(Encoder):
             for table in (self.interval_keys, self.interval_values)
         ]
         x: Tensor = self.dropout(self.norm(embedded))
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x, positions, intervals, tables)
-        return x
+        states: Tensor = self.blocks[-1](x, positions, intervals, tables, asked)
+        return states
+
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """See `Encoder.at`: the last block feeds forward there alone."""
+        return self.forward(embedded, batch, asked)
