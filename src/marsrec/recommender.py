@@ -27,9 +27,9 @@ from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
 from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
+from marsrec.nn.mixture import nodes
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
-from marsrec.nn.streaming import nodes
 from marsrec.session import Session, as_bytes
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marsrec.nn import streaming
+from marsrec.nn import mixture
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS, Form, balance_loss, diversity_loss
 from marsrec.nn.readouts.mars import MarsSettings
@@ -261,8 +261,8 @@ def test_half_precision_has_room_for_years(form: Form, scale: TimeScale, every: 
 
 
 def test_an_operator_that_was_first_used_for_inference_trains() -> None:
-    streaming._rule.cache_clear()
-    streaming._node_rates.cache_clear()
+    mixture._rule.cache_clear()
+    mixture.node_rates.cache_clear()
     operator = MARS(8, 3, form="streaming")
     states, times = torch.randn(2, 5, 8), torch.arange(5).expand(2, -1)
     with torch.inference_mode():

@@ -25,15 +25,15 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.kernels.gate import gated_sum
-from marsrec.nn.streaming import STEEPEST, mixture_weights, streaming_average
+from marsrec.nn.mixture import GENTLE, STEEPEST
+from marsrec.nn.streaming import mixture_weights, streaming_average
 
 Form = Literal["dense", "streaming", "auto"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
 STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
-STEEP = 100.0  # exponents above, whose mixtures cost more, stream later
-STREAM_STEEP_FROM = 1600
+STREAM_STEEP_FROM = 1600  # the same for exponents that are not gentle
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -267,7 +267,7 @@ class MARS(nn.Module):
         streams = self.form == "streaming"
         if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
             long = values.shape[1] >= STREAM_STEEP_FROM
-            streams = bool((rates <= (STEEPEST if long else STEEP)).all())  # beyond STEEPEST the forms differ
+            streams = bool((rates <= (STEEPEST if long else GENTLE)).all())  # beyond STEEPEST the forms differ
         average = streaming_average if streams else decayed_average
         summaries = average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
         return summaries.to(self.raw_rates.dtype)
