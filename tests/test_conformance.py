@@ -99,7 +99,7 @@ def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str, opti
     assert_same(model.encoder.latest(embedded, batch), whole, [embedded, *model.encoder.parameters()])
 
 
-@pytest.mark.parametrize("name", ["gru4rec", "sasrec", "tisasrec", "mamba4rec", "mars-m"])
+@causal_models
 def test_states_at_the_targets_are_those_of_the_whole_pass(name: str) -> None:
     """Also where rows have their targets at different places, and padding after them."""
     model, split = build(name), leave_one_out(histories_of(cyclic_log(users=3, events=25, items=ITEMS)))
@@ -109,6 +109,16 @@ def test_states_at_the_targets_are_those_of_the_whole_pass(name: str) -> None:
     assert 0 < asked.sum() < batch.inside.sum()
     whole = model.encoder(embedded, batch)[asked]
     assert_same(model.encoder.at(embedded, batch, asked), whole, [embedded, *model.encoder.parameters()])
+
+
+@pytest.mark.parametrize("name", ["sasrec", "tisasrec", "mamba4rec"])
+@pytest.mark.parametrize("at_targets", [True, False])
+def test_the_last_feed_forward_is_computed_where_it_is_read_out(name: str, at_targets: bool) -> None:
+    model, batch = build(name), gather(SPLIT.histories, np.array([[0, 7, 4], [9, 14, 11]]))
+    rows: list[int] = []
+    model.encoder.blocks[-1].feed_forward.register_forward_hook(lambda part, x, y: rows.append(y.shape[:-1].numel()))
+    model(batch, at_targets=at_targets)
+    assert rows == [8 if at_targets else 2]  # of 12 events
 
 
 def assert_same(short: torch.Tensor, long: torch.Tensor, wanted: list[torch.Tensor]) -> None:

@@ -91,7 +91,7 @@ class Batch:
     @property
     def is_last(self) -> Tensor:
         """(B, L) whether a position is its row's latest event."""
-        return torch.arange(self.items.shape[1], device=self.items.device) == self.last[:, None]
+        return torch.zeros_like(self.items, dtype=torch.bool).scatter_(1, self.last[:, None], True)
 
     @property
     def inside(self) -> Tensor:

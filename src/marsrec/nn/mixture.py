@@ -41,7 +41,7 @@ STEEPEST = 20_000.0
 """Exponents above count as this, a half-life of an eighth of a second: an event a second older weighs 0.4 %."""
 
 GENTLE = 100.0
-"""Coefficients of exponents up to this cost least, those of steeper ones twice or four times as much."""
+"""Up to this exponent every fourth term of the fine rule will do; steeper ones cost two to four times as much."""
 
 _STEP = 0.035
 _FINE = -19.0 + _STEP * np.arange(-1, 834)  # v of the fine rule

@@ -38,13 +38,13 @@ class Encoder(nn.Module, ABC):
     def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
         """(B, L, d) embedded items -> (N, width) states at the (B, L) positions that are asked for, row by row.
 
-        What nothing else needs is computed there alone.
+        Encoders that can compute there alone what nothing else needs.
         """
         states: Tensor = self(embedded, batch)[asked]
         return states
 
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) embedded items -> (B, width) states at the latest events, where some can save more than `at`."""
+        """(B, L, d) embedded items -> (B, width) states at the latest events."""
         return self.at(embedded, batch, batch.is_last)
 
     def start(self, rows: int) -> Memory:

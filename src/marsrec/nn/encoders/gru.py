@@ -51,15 +51,11 @@ class Gru(Encoder):
         for weight in self.gru.parameters():
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, embedded: Tensor, batch: Batch, asked: Tensor | None = None) -> Tensor:
-        """(B, L, d) -> (B, L, width), or (N, width) where asked for."""
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, width)."""
         hidden, _ = self.gru(self.dropout(embedded))  # (B, L, H)
-        states: Tensor = self.out(hidden if asked is None else hidden[asked])
+        states: Tensor = self.out(hidden)
         return states
-
-    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
-        """See `Encoder.at`: the linear layer is needed there alone."""
-        return self.forward(embedded, batch, asked)
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the hidden states of all layers, (B, layers, H)."""

@@ -132,12 +132,10 @@ class Block(nn.Module):
         self.dropout = Dropout(settings.dropout)
         init_normal(self if settings.initialisation == "published" else self.feed_forward)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, d) -> (B, L, d)."""
-        return self._after(x, self.state_space(x))
-
-    def at(self, x: Tensor, asked: Tensor) -> Tensor:
-        """(B, L, d) -> (N, d) where (B, L) `asked` holds: all after the scan is computed there alone."""
+    def forward(self, x: Tensor, asked: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for: all after the scan is computed there alone."""
+        if asked is None:
+            return self._after(x, self.state_space(x))
         return self._after(x[asked], self.state_space.at(x, asked))
 
     def start(self, rows: int) -> Memory:
@@ -170,15 +168,18 @@ class Mamba(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
-        return self._through(self.blocks, embedded)
+        states: Tensor = self.blocks[-1](self._before_last(embedded))
+        return states
 
     def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
         """See `Encoder.at`."""
-        return self.blocks[-1].at(self._through(self.blocks[:-1], embedded), asked)
+        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        return states
 
-    def _through(self, blocks: Sequence[Block], embedded: Tensor) -> Tensor:
+    def _before_last(self, embedded: Tensor) -> Tensor:
+        """What the last block takes."""
         x: Tensor = self.norm(self.dropout(embedded))
-        for block in blocks:
+        for block in self.blocks[:-1]:
             x = block(x)
         return x
 

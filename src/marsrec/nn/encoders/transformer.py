@@ -103,15 +103,20 @@ class Transformer(Encoder):
         self.blocks = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))
         init_normal(self)
 
-    def forward(self, embedded: Tensor, batch: Batch, asked: Tensor | None = None) -> Tensor:
-        """(B, L, d) -> (B, L, d), or (N, d) where asked for."""
-        positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
-        x: Tensor = self.dropout(self.norm(embedded + positions))
-        for block in self.blocks[:-1]:
-            x = block(x)
-        states: Tensor = self.blocks[-1](x, asked)
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, L, d)."""
+        states: Tensor = self.blocks[-1](self._before_last(embedded))
         return states
 
     def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
         """See `Encoder.at`: the last block feeds forward there alone."""
-        return self.forward(embedded, batch, asked)
+        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        return states
+
+    def _before_last(self, embedded: Tensor) -> Tensor:
+        """What the last block takes."""
+        positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
+        x: Tensor = self.dropout(self.norm(embedded + positions))
+        for block in self.blocks[:-1]:
+            x = block(x)
+        return x
