@@ -270,3 +270,10 @@ def test_an_operator_that_was_first_used_for_inference_trains() -> None:
     operator(states, times, every=True).sum().backward()
     assert operator.raw_rates.grad is not None
     assert torch.isfinite(operator.raw_rates.grad).all()
+
+
+@pytest.mark.parametrize("shapes", [((2, 5, 4), (2, 5)), ((2, 5, 8), (2, 4)), ((5, 8), (5,))])
+def test_wrong_shapes_are_named(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    states, times = shapes
+    with pytest.raises(ValueError, match=r"states \(B, L, 8\) and times \(B, L\)"):
+        MARS(8, 3)(torch.randn(states), torch.zeros(times, dtype=torch.int64))

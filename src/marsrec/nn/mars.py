@@ -113,7 +113,7 @@ class MARS(nn.Module):
             )
         if form == "streaming" and time_scale != "log":
             raise ValueError('form="streaming" needs time_scale="log": no fixed set of exponentials serves linear time')
-        self.form = form
+        self.dim, self.form = dim, form
         self.time_scale, self.tau0, self.real_time = time_scale, tau0, real_time
         self.raw_rates = nn.Parameter(torch.linspace(-1.0, 2.0, heads))  # λ̃
         self.raw_temperatures = nn.Parameter(torch.zeros(heads))  # τ̃
@@ -211,6 +211,9 @@ class MARS(nn.Module):
         first : int
             With `every`: begin at this position, so that Q = L - first.
         """
+        if states.ndim != 3 or states.shape[2] != self.dim or times.shape != states.shape[:2]:
+            found = f"{tuple(states.shape)} and {tuple(times.shape)}"
+            raise ValueError(f"MARS(dim={self.dim}) wants states (B, L, {self.dim}) and times (B, L); found {found}")
         if times.is_floating_point():
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
         if lengths is not None and (lengths < 1).any():
