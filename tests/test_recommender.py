@@ -287,7 +287,7 @@ def test_a_model_saved_without_histories_answers_for_histories_only(mars: Recomm
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("config.json", "not a readable saved recommender"),
+        ("config.json", "not a readable saved recommender|holds no saved recommender"),
         ("model.safetensors", "model.safetensors: is not what was saved"),
         ("items.parquet", "items.parquet: is not what was saved"),
     ],

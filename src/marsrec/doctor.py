@@ -93,12 +93,11 @@ def _scan(device: str) -> str:
 def _numba_threads() -> str:
     """How numba runs its threads, which it knows after the first parallel kernel."""
     try:
-        layer = numba.threading_layer()
+        numba.threading_layer()  # type: ignore[attr-defined]
     except ValueError:
         with like_torch():
             _first_loop(np.zeros(1, np.float32))
-        layer = numba.threading_layer()
-    return f"{layer}, at most {numba.config.NUMBA_NUM_THREADS}"  # type: ignore[attr-defined]
+    return f"{numba.threading_layer()}, at most {numba.config.NUMBA_NUM_THREADS}"  # type: ignore[attr-defined]
 
 
 @kernel()

@@ -78,7 +78,8 @@ def repeated(histories: Histories, targets: Targets) -> NDArray[np.bool_]:
     owners = np.repeat(np.arange(histories.n_users), histories.lengths)
     pairs = owners * (histories.n_items + 1) + histories.items
     _, firsts, which = np.unique(pairs, return_index=True, return_inverse=True)
-    return firsts[which[targets.positions]] < targets.positions
+    again: NDArray[np.bool_] = firsts[which[targets.positions]] < targets.positions
+    return again
 
 
 def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, length: int) -> Tensor:

@@ -139,4 +139,4 @@ class TimeInterval(Encoder):
     def _table(self, table: nn.Embedding) -> Tensor:
         """(span + 1, d) -> (H, span + 1, d/H)."""
         dropped: Tensor = self.dropout(table.weight)
-        return dropped.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        return dropped.view(len(dropped), self.heads, -1).transpose(0, 1)
