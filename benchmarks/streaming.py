@@ -18,9 +18,10 @@ from marsrec.data.batches import Batch, Batches, contexts
 from marsrec.evaluation.evaluate import POSITIONS, evaluate
 from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.decayed_average import decayed_average
+from marsrec.nn.mixture import LONGEST, NODES, STEEPEST, coefficients, nodes
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
-from marsrec.nn.streaming import LONGEST, NODES, STEEPEST, coefficients, nodes, streaming_average
+from marsrec.nn.streaming import streaming_average
 
 COUNTS = (32, 36, 40, NODES, 48)
 CROWD = 1000

@@ -185,7 +185,7 @@ def test_reading_options_do_not_apply_to_named_data() -> None:
 
 def test_nothing_is_overwritten_unasked(log: Path, saved: Path) -> None:
     assert "holds a saved model" in refused("fit", log, "--out", saved, *QUICK)
-    assert "no unfinished training" in refused("fit", log, "--out", saved, "--resume", *QUICK)
+    assert "--overwrite trains anew" in refused("fit", log, "--out", saved, "--resume", *QUICK)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +193,9 @@ def test_nothing_is_overwritten_unasked(log: Path, saved: Path) -> None:
     [
         (["fit", "no-such-file.csv"], "no such file"),
         (["fit", "beuty"], "beauty"),
+        (["fit", "no-such-file.csv", "--model", "mars-x"], "unknown model 'mars-x'"),
+        (["fit", "no-such-file.csv", "--model", "sasrec", "--heads", "2"], "Readout 'mars' has"),
+        (["recommend", ".", "--user", "u1"], "holds no saved recommender"),
         (["recommend", "nowhere", "--user", "u1"], "there is no such folder"),
         (["recommend", "nowhere"], "say for whom"),
         (["explain", "nowhere"], "say whose history"),

@@ -95,14 +95,40 @@ def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str, opti
     """A cheaper way to the state that is read out is still the same state, with the same gradients."""
     model, batch = build(name, **options), gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
     embedded = model.items(batch.items).detach().requires_grad_()
-    latest, whole = model.encoder.latest(embedded, batch), batch.at_last(model.encoder(embedded, batch))
-    torch.testing.assert_close(latest, whole, rtol=1e-9, atol=1e-9)
-    weights = torch.randn_like(whole)
-    wanted = [embedded, *(p for p in model.encoder.parameters() if p.requires_grad)]
-    gradients = [torch.autograd.grad((x * weights).sum(), wanted, allow_unused=True) for x in (latest, whole)]
-    for short, long in zip(*gradients, strict=True):
-        short, long = (torch.zeros(()) if grad is None else grad for grad in (short, long))
-        torch.testing.assert_close(short.expand_as(long), long, rtol=1e-9, atol=1e-9)
+    whole = batch.at_last(model.encoder(embedded, batch))
+    assert_same(model.encoder.latest(embedded, batch), whole, [embedded, *model.encoder.parameters()])
+
+
+@causal_models
+def test_states_at_the_targets_are_those_of_the_whole_pass(name: str) -> None:
+    """Also where rows have their targets at different places, and padding after them."""
+    model, split = build(name), leave_one_out(histories_of(cyclic_log(users=3, events=25, items=ITEMS)))
+    rows = np.concatenate([windows(split, LENGTH, LENGTH // 2, np.random.default_rng(0)), [[0, 4, 2]]])
+    batch = gather(split.histories, rows)
+    embedded, asked = model.items(batch.items).detach().requires_grad_(), batch.targets > 0
+    assert 0 < asked.sum() < batch.inside.sum()
+    whole = model.encoder(embedded, batch)[asked]
+    assert_same(model.encoder.at(embedded, batch, asked), whole, [embedded, *model.encoder.parameters()])
+
+
+@pytest.mark.parametrize("name", ["sasrec", "tisasrec", "mamba4rec"])
+@pytest.mark.parametrize("at_targets", [True, False])
+def test_the_last_feed_forward_is_computed_where_it_is_read_out(name: str, at_targets: bool) -> None:
+    model, batch = build(name), gather(SPLIT.histories, np.array([[0, 7, 4], [9, 14, 11]]))
+    rows: list[int] = []
+    model.encoder.blocks[-1].feed_forward.register_forward_hook(lambda part, x, y: rows.append(y.shape[:-1].numel()))
+    model(batch, at_targets=at_targets)
+    assert rows == [8 if at_targets else 2]  # of 12 events
+
+
+def assert_same(short: torch.Tensor, long: torch.Tensor, wanted: list[torch.Tensor]) -> None:
+    """The same values, and the same gradients of what is wanted."""
+    torch.testing.assert_close(short, long, rtol=1e-9, atol=1e-9)
+    weights = torch.randn_like(long)
+    gradients = [torch.autograd.grad((x * weights).sum(), wanted, allow_unused=True) for x in (short, long)]
+    for one, other in zip(*gradients, strict=True):
+        one, other = (torch.zeros(()) if grad is None else grad for grad in (one, other))
+        torch.testing.assert_close(one.expand_as(other), other, rtol=1e-9, atol=1e-9)
 
 
 @every_model

@@ -67,10 +67,15 @@ def test_parts_compose_freely() -> None:
     [
         ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, gru4rec, narm, bert4rec"),
         ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are gru, transformer"),
-        ({"model": "sasrec", "options": {"readout.heads": 4}}, r"readout\.last\.heads: Extra inputs"),
-        ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.mars.heads: Input should be greater"),
+        (
+            {"model": "sasrec", "options": {"readout.heads": 4}},
+            "readout.heads: readout 'last' has no such setting. Readout 'mars' has.",
+        ),
+        ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.heads: Input should be greater"),
+        ({"model": "mars-t", "options": {"readout.hedas": 2}}, "'mars' has no such setting. It has heads, time_scale"),
+        ({"model": "mars-t", "options": {"heads": 2}}, "a model has no such setting. Did you mean readout.heads?"),
         ({"model": "mars-t", "options": {"decoder.heads": 1}}, "parts of a model are encoder, readout, scorer"),
-        ({"model": "mars-t", "options": {"lenght": 1}}, "lenght: Extra inputs"),
+        ({"model": "mars-t", "options": {"lenght": 1}}, "lenght: a model has no such setting. It has encoder"),
     ],
 )
 def test_bad_settings_are_named(arguments: dict, message: str) -> None:

@@ -11,7 +11,7 @@ from tests.synthetic import cyclic_log
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch
 from marsrec.errors import DataError, SettingsError
-from marsrec.nn.streaming import nodes
+from marsrec.nn.mixture import nodes
 from marsrec.session import HEADER, FoldedEvents, LatestEvents
 
 QUICK = TrainingSettings(epochs=1, targets_per_batch=256)

@@ -31,7 +31,7 @@ def known_histories(users: Any, histories: Histories) -> Histories:
         unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()
         raise DataError(
             f"unknown user{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}: not in the log that the "
-            "recommender was fitted on. Pass their events instead of their ids (histories=..., --event or --history)."
+            "recommender was fitted on. Pass their events instead of their ids (histories=..., or --event)."
         )
     rows = codes.astype(np.int64) - 1
     offsets, index = flat_rows(histories.offsets[rows], histories.lengths[rows])
@@ -72,7 +72,11 @@ def given_histories(
     codes = item_ids.encode(raw.item_ids.ids)[raw.items - 1]
     known = codes > 0
     if not known.all():
-        warnings.warn(f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped.", stacklevel=4)
+        names = raw.item_ids.decode(raw.items[~known]).unique(maintain_order=True)
+        listed = ", ".join(map(repr, names.head(5))) + (", ..." if len(names) > 5 else "")
+        warnings.warn(
+            f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped: {listed}.", stacklevel=4
+        )
     owners = np.repeat(np.arange(raw.n_users), raw.lengths)[known]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
     have, want = PER_SECOND[raw.unit], PER_SECOND[unit]

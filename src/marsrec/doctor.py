@@ -92,13 +92,16 @@ def _scan(device: str) -> str:
 
 def _numba_threads() -> str:
     """How numba runs its threads, which it knows after the first parallel kernel."""
-    with like_torch():
-        _nothing(np.zeros(1, np.float32))
+    try:
+        numba.threading_layer()  # type: ignore[attr-defined]
+    except ValueError:
+        with like_torch():
+            _first_loop(np.zeros(1, np.float32))
     return f"{numba.threading_layer()}, at most {numba.config.NUMBA_NUM_THREADS}"  # type: ignore[attr-defined]
 
 
 @kernel()
-def _nothing(array: Any) -> None:
+def _first_loop(array: Any) -> None:
     for i in numba.prange(len(array)):
         array[i] = 0
 

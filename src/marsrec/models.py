@@ -38,8 +38,9 @@ from marsrec.nn.settings import (
     ObjectiveSettings,
     ReadoutSettings,
     ScorerSettings,
+    explain_refusal,
 )
-from marsrec.settings import Settings, explain_validation
+from marsrec.settings import Settings
 
 DENSE_FROM = 50.0
 """Average training-sequence length from which data count as dense (τ in the paper's Eq. select)."""
@@ -210,7 +211,7 @@ def model_settings(
     try:
         return ModelSettings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"model settings: {explain_validation(error)}") from None
+        raise SettingsError(f"model settings: {explain_refusal(error)}") from None
 
 
 def paper_options(

@@ -20,16 +20,16 @@ from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
 from marsrec.data.source import source_from
 from marsrec.data.splits import Split, SplitSettings
-from marsrec.data.times import TimeUnit
+from marsrec.data.times import TimeUnit, utc_date
 from marsrec.doctor import machine, versions
 from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
 from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
+from marsrec.nn.mixture import nodes
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
-from marsrec.nn.streaming import nodes
 from marsrec.session import Session, as_bytes
 from marsrec.training.fit import Fitted, fit
 from marsrec.training.module import TrainingSettings
@@ -309,7 +309,8 @@ class Recommender:
             )
         if bool((latest > asked).any()):
             raise DataError(
-                f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}). Ask later."
+                f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}, "
+                f"{utc_date(int(latest.max()), self.unit)}). Give a later moment."
             )
         return torch.full_like(latest, asked)
 

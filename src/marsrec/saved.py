@@ -151,6 +151,10 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
     ) as error:
         if not folder.exists():
             raise _missing(folder) from None
+        if not (folder / CONFIG).is_file():
+            raise DataError(
+                f"{folder}: holds no saved recommender (no {CONFIG}). `marsrec fit` and Recommender.save write one."
+            ) from None
         reason = str(error).splitlines()[0]
         raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
     recommender.network = network.to(device).eval()

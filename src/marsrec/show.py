@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -47,7 +48,7 @@ def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def explanation(explained: "Explanation", item: Any, top: int) -> None:
-    """Print an explanation: heads, then the past events that count most."""
+    """Print an explanation: heads, then the past events that count most, for or against the item."""
     score, last = explained.score, explained.last_state
     if explained.terms.is_empty():
         note(f"Score of {item}: {score:.4f}. It does not split over past events and time scales; those of MARS do.")
@@ -59,12 +60,11 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
         ["head", "half-life", "gate", "share"],
         [[r["head"], r["half_life"], f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
     )
-    events = explained.by_event().head(top)
-    table(
-        f"By past event (the {events.height} that add most)",
-        ["event", "item", "age", "share"],
-        [[f"-{r['event']}", str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events.to_dicts()],
-    )
+    events = explained.by_event().sort(pl.col("share").abs(), descending=True, maintain_order=True)
+    rows = [[str(r["event"]), str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events.head(top).to_dicts()]
+    if others := max(0, events.height - top):
+        rows.append(["", f"{others} other{'s'[: others - 1]}", "", f"{events['share'][top:].sum():+.4f}"])
+    table("By past event (1 is the latest)", ["event", "item", "age", "share"], rows)
 
 
 def _text(cell: Any) -> str:

@@ -12,7 +12,8 @@ from marsrec.lab.theory import complexity
 from marsrec.lab.theory.complexity import ATTENTION, DENSE, READ, STREAMING, accumulates, call
 from marsrec.nn.kernels.decayed_average import CHUNK
 from marsrec.nn.mars import HIDDEN, TIME_FEATURES
-from marsrec.nn.streaming import NODES, streaming_average
+from marsrec.nn.mixture import NODES
+from marsrec.nn.streaming import streaming_average
 
 
 def test_accumulates_are_those_of_the_equations() -> None:

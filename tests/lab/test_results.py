@@ -53,7 +53,7 @@ def test_a_result_tells_the_run_and_its_ranks(run: Path, tmp_path: Path) -> None
     assert ranks["length"].to_list() == [11] * 20
 
     shown = CliRunner().invoke(app, ["lab", "status", "--results", str(results), "--json"])
-    assert json.loads(shown.stdout)["runs"][0]["run"] == "shop/tisasrec, published/seed 0"
+    assert json.loads(shown.stdout)["runs"][0]["run"] == result.name
 
 
 def test_another_setting_is_another_result(run: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marsrec.nn import streaming
+from marsrec.nn import mixture
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS, Form, balance_loss, diversity_loss
 from marsrec.nn.readouts.mars import MarsSettings
@@ -261,8 +261,8 @@ def test_half_precision_has_room_for_years(form: Form, scale: TimeScale, every: 
 
 
 def test_an_operator_that_was_first_used_for_inference_trains() -> None:
-    streaming._rule.cache_clear()
-    streaming._node_rates.cache_clear()
+    mixture._rule.cache_clear()
+    mixture.node_rates.cache_clear()
     operator = MARS(8, 3, form="streaming")
     states, times = torch.randn(2, 5, 8), torch.arange(5).expand(2, -1)
     with torch.inference_mode():
@@ -270,3 +270,10 @@ def test_an_operator_that_was_first_used_for_inference_trains() -> None:
     operator(states, times, every=True).sum().backward()
     assert operator.raw_rates.grad is not None
     assert torch.isfinite(operator.raw_rates.grad).all()
+
+
+@pytest.mark.parametrize("shapes", [((2, 5, 4), (2, 5)), ((2, 5, 8), (2, 4)), ((5, 8), (5,))])
+def test_wrong_shapes_are_named(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    states, times = shapes
+    with pytest.raises(ValueError, match=r"states \(B, L, 8\) and times \(B, L\)"):
+        MARS(8, 3)(torch.randn(states), torch.zeros(times, dtype=torch.int64))

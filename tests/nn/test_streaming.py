@@ -1,61 +1,17 @@
-"""The streaming form against the power law it stands for, and against the dense operator."""
+"""The streaming form against the dense operator."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from marsrec.nn import streaming
+from marsrec.nn import mixture
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS
-from marsrec.nn.streaming import (
-    LONGEST,
-    NODES,
-    STEEPEST,
-    average,
-    coefficients,
-    extend,
-    mixture_weights,
-    nodes,
-    start,
-    streaming_average,
-)
+from marsrec.nn.mixture import coefficients
+from marsrec.nn.streaming import average, extend, mixture_weights, start, streaming_average
 
 HOUR = 3600
 YEAR = 365 * 24 * HOUR
-
-
-def worst_error(count: int, dtype: torch.dtype) -> float:
-    """Largest error of a weight over all exponents and ages, relative to the newest event's weight / (1 + z)."""
-    rates = torch.tensor(np.geomspace(0.03, STEEPEST, 36))
-    worst = 0.0
-    for newest in np.append(0.0, np.geomspace(0.001, LONGEST, 15)):
-        older = torch.tensor(np.append(0.0, np.geomspace(1e-5, max(LONGEST - newest, 2e-3), 400)))
-        mix = coefficients(rates.to(dtype), torch.tensor(newest).to(dtype), count=count).double()  # (rates, M)
-        found = mix @ torch.exp(-torch.tensor(nodes(count))[:, None] * older)  # (rates, ages)
-        z = older / (1 + newest)
-        error = (found / found[:, :1] - (1 + z) ** -rates[:, None]).abs()
-        worst = max(worst, (error * (1 + z) ** rates[:, None].clamp(max=1)).max().item())
-    return worst
-
-
-@pytest.mark.parametrize(("count", "bound"), [(32, 7e-3), (36, 3e-3), (40, 1e-3), (NODES, 5e-4), (48, 3e-4)])
-def test_weights_follow_the_power_law(count: int, bound: float) -> None:
-    assert worst_error(count, torch.float64) < bound
-    assert worst_error(count, torch.float32) < bound
-
-
-def test_coefficients_are_tame() -> None:
-    """Also for exponents and ages nobody has: finite, of moderate size, with finite slopes."""
-    rates = torch.tensor([1e-7, 0.03, 1.0, 8.0, 1600.0, 1e5], requires_grad=True)
-    newest = torch.tensor([0.0, 1.0, 1e3, LONGEST, 1e9, 1e16])
-    mix = coefficients(rates.expand(6, 6), newest)
-    (slopes,) = torch.autograd.grad(mix.square().sum(), rates)
-    assert mix.abs().sum(-1).max() < 11
-    assert torch.isfinite(slopes).all()
-    assert slopes[0] == slopes[-1] == 0  # beyond both ends nothing changes
-    torch.testing.assert_close(mix.sum(-1), torch.ones(6, 6), rtol=1e-3, atol=0)
-    assert coefficients(torch.tensor([torch.nan]), torch.tensor(0.0)).isnan().all()  # and no number out of nowhere
 
 
 def histories() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -87,7 +43,7 @@ def dense(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int)
 def test_averages_and_gradients_equal_the_dense_operator(
     first: int, clock: str, exponents: tuple[float, float], bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_AT_ONCE", 5_000)  # a few exponents at a time
+    monkeypatch.setattr(mixture, "_AT_ONCE", 5_000)  # a few exponents at a time
     states, times, now, rates = histories()
     rates = rates.detach().clamp(*exponents).requires_grad_()
     now = (now if clock == "request" else times)[:, first:]

@@ -76,6 +76,7 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Read, check and filter a log, and write histories that open at once."""
+    from marsrec.data.histories import Histories
     from marsrec.data.times import utc_date
     from marsrec.data.titles import with_titles
 
@@ -87,6 +88,8 @@ def prepare(
         show.note(f"· {said}")
     statistics = histories.statistics()
     if out is not None:
+        if Histories.is_prepared(out):
+            show.note(f"{out}: the prepared data there are replaced, with their titles if they had any.")
         histories.save(out)
     if as_json:
         show.as_json({**statistics, "notes": notes, "folder": str(out) if out else None})

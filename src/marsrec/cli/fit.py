@@ -109,13 +109,14 @@ def fit(
     """Train a model on a log, evaluate it, and save it."""
     import torch.distributed
 
+    from marsrec.data.moments import spell_duration
     from marsrec.data.splits import SplitSettings
     from marsrec.models import paper_options, title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.module import TrainingSettings
 
-    source = open_with(locals(), data)
+    reading = locals()
     chosen = {"length": length, "dim": dim, "readout.heads": heads, "encoder.dropout": dropout, "readout.clock": clock}
     options = {name: value for name, value in chosen.items() if value is not None}
     options |= dict(_setting(text) for text in settings or [])
@@ -139,17 +140,14 @@ def fit(
     split_settings = SplitSettings(
         name=split, valid_from=_moment(valid_from or "0.8"), test_from=_moment(test_from or "0.9")
     )
+    parts: dict[str, Any] = {"encoder": encoder, "readout": readout}
+    Recommender(model, **parts, options=options, published=published)  # bad settings are told before data are read
+    source = open_with(reading, data)
     average = split_settings.apply(source.histories).average_length
-    recommender = Recommender(
-        model,
-        encoder=encoder,
-        readout=readout,
-        options={**paper_options(source.paper, model, encoder, readout), **options},
-        published=published,
-        training=training,
-    )
+    options = {**paper_options(source.paper, model, **parts), **options}
+    recommender = Recommender(model, **parts, options=options, published=published, training=training)
     name = title(recommender.planned_settings(average))
-    folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" ", "-")
+    folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     state = _state_folder(folder, resume, overwrite)
     histories = source.histories
     show.note(
@@ -173,9 +171,11 @@ def fit(
     if as_json:
         show.as_json({"folder": str(folder), **measured})
         return
-    parts = {part: measured[part] for part in ("valid", "test")}
-    show.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", parts)
-    show.note(f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {measured['minutes']:.1f} minutes.")
+    shown = {part: measured[part] for part in ("valid", "test")}
+    show.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", shown)
+    show.note(
+        f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."
+    )
     if not measured["complete"]:
         show.note(
             "The time limit cut the training short; the same command with --resume trains on."
@@ -201,7 +201,11 @@ def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
     started = (state / CHECKPOINT).exists()
     if resume and not started:
         if not state.exists():
-            raise SettingsError(f"{folder}: there is no unfinished training to resume.")
+            finished = (folder / CONFIG).exists()
+            raise SettingsError(
+                f"{folder}: there is no unfinished training to resume"
+                + ("; the one there is finished. --overwrite trains anew." if finished else ". Leave --resume out.")
+            )
         show.note(f"{state}: no epoch was finished; training starts from the beginning.")
     if not resume and not overwrite:
         if started:

@@ -85,7 +85,7 @@ def status(
     left: dict[str, Any] = {}
     if experiment is None:
         for result in sorted(found, key=lambda r: (r.data, r.model, r.training.seed)):
-            rows.append({"run": f"{result.data}/{result.model}/seed {result.training.seed}", **_measured(result)})
+            rows.append({"run": result.name, **_measured(result)})  # a file's, which tells the same model's apart
     else:
         from marsrec.lab.forecast import expected_minutes
 

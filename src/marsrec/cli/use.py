@@ -1,8 +1,10 @@
 """Commands that use a saved model: evaluate, recommend and explain."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import polars as pl
 import typer
 
 from marsrec import show
@@ -23,6 +25,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate a saved model by full ranking, over all users and by history length."""
+    from marsrec.evaluation.evaluate import repeated
     from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length, write_ranks
     from marsrec.models import DENSE_FROM
     from marsrec.recommender import Recommender
@@ -33,9 +36,9 @@ def evaluate(
     split = recommender.split()
     buckets = DENSE_BUCKETS if split.average_length >= DENSE_FROM else SPARSE_BUCKETS
     groups = by_history_length(evaluation.ranks, evaluation.lengths, buckets, ks=(10,))
+    targets, histories = split.valid if part == "valid" else split.test, split.histories
+    repeats = float(repeated(histories, targets).mean())
     if ranks is not None:
-        targets = split.valid if part == "valid" else split.test
-        histories = split.histories
         users = histories.user_ids.ids.gather(targets.users)
         items = histories.item_ids.decode(histories.items[targets.positions])
         write_ranks(ranks, users, items, evaluation.lengths, evaluation.ranks)
@@ -45,6 +48,7 @@ def evaluate(
             {
                 "part": part,
                 "mask_seen": mask_seen,
+                "repeats": repeats,
                 "metrics": evaluation.metrics,
                 "by_history_length": groups.to_dicts(),
             }
@@ -58,9 +62,14 @@ def evaluate(
             row.pop("users"),
             *("" if value is None else f"{100 * value:.2f}" for value in row.values()),
         ]
-        for row in groups.to_dicts()
+        for row in groups.filter(pl.col("users") > 0).to_dicts()
     ]
     show.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
+    if mask_seen and repeats:
+        show.note(
+            f"{100 * repeats:.1f} % of the targets are items that the user had before. They stay ranked here, with "
+            "fewer rivals, and count in the figures above; `recommend` shows such items only with --keep-seen."
+        )
 
 
 def recommend(
@@ -85,7 +94,7 @@ def recommend(
     from marsrec.storage import atomic_file
 
     if sum(map(bool, (user, all_users, history, event))) != 1:
-        raise SettingsError("say for whom: one of --user ID, --all-users, --history FILE or --event ITEM@TIME.")
+        raise SettingsError("say for whom, in one way: --user ID, --all-users, --history FILE or --event ITEM@TIME.")
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise SettingsError(f"{out}: --out writes .parquet or .csv.")
     recommender = Recommender.load(saved)
@@ -110,7 +119,7 @@ def recommend(
     else:
         rows = [
             [str(cell) if name in ("user", "item") else "" if cell is None else cell for name, cell in row.items()]
-            for row in table.to_dicts()
+            for row in table.with_columns(pl.col("score").map_elements("{:.4f}".format, pl.String)).to_dicts()
         ]
         show.table(f"Recommendations of {saved}", table.columns, rows)
         if table.is_empty():
@@ -130,20 +139,21 @@ def explain(
     ] = None,
     item: Annotated[str | None, typer.Option("--item", help="The item; the best recommendation if not given.")] = None,
     at: Annotated[str | None, typer.Option(help="Moment of the request (request clock).")] = None,
-    top: Annotated[int, typer.Option(help="How many past events to show.")] = 10,
+    top: Annotated[int, typer.Option(help="How many past events to show; --json has all.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Split the score of an item exactly into past events and time scales."""
     from marsrec.recommender import Recommender
 
     if (user is None) == (not event):
-        raise SettingsError("say whose history: --user ID or --event ITEM@TIME (repeated).")
+        raise SettingsError("say whose history, in one way: --user ID or --event ITEM@TIME (repeated).")
     recommender = Recommender.load(saved)
     recommender.kind = "polars"  # whatever it was fitted on
     history: Any = user if user is not None else [_event(text) for text in event or []]
     if item is None:
         asked = {"users" if user is not None else "histories": history}
-        best = recommender.recommend(**asked, k=1, at=at)
+        with warnings.catch_warnings(action="ignore"):  # what is odd about the history, `explain` tells below
+            best = recommender.recommend(**asked, k=1, at=at)
         if best.is_empty():
             raise SettingsError("every item was seen, so none is recommended. Name one with --item.")
         item = best["item"][0]

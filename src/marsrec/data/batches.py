@@ -89,6 +89,11 @@ class Batch:
         return states.gather(1, self.last[:, None, None].expand(-1, 1, states.shape[-1]))[:, 0]
 
     @property
+    def is_last(self) -> Tensor:
+        """(B, L) whether a position is its row's latest event."""
+        return torch.zeros_like(self.items, dtype=torch.bool).scatter_(1, self.last[:, None], True)
+
+    @property
     def inside(self) -> Tensor:
         """(B, L) whether a position is an event and not padding."""
         return torch.arange(self.items.shape[1], device=self.items.device) < self.lengths[:, None]

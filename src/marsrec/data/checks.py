@@ -72,19 +72,23 @@ def find_columns(names: Sequence[str], asked: Mapping[Role, str | None], source:
         if not candidates:
             missing = f"column '{name}'" if name is not None else f"{role} column"
             raise DataError(
-                f"{source}: found no {missing} among the columns {quoted(names)}. "
-                f"Say which column holds the {role} by the setting {role} (--{role})."
+                f"{source}: found no {missing} among the columns {quoted(names)}. " + _REMEDY.format(role=role)
             )
         if len(candidates) > 1:
             raise DataError(
-                f"{source}: the columns {quoted(candidates)} could all hold the {role}. "
-                f"Say which one does by the setting {role} (--{role})."
+                f"{source}: the columns {quoted(candidates)} could all hold the {role}. " + _REMEDY.format(role=role)
             )
         found[role] = candidates[0]
     if len(set(found.values())) < len(found):
         taken = ", ".join(f"{role} = '{name}'" for role, name in found.items())
         raise SettingsError(f"{source}: one column cannot play two roles ({taken}). Name a column of its own for each.")
     return found
+
+
+_REMEDY = (
+    "Say which column holds the {role}: {role}=... of LogSettings, --{role} of `marsrec fit` and `prepare`; elsewhere "
+    "give it a usual name, such as '{role}'."
+)
 
 
 def quoted(names: Sequence[str]) -> str:

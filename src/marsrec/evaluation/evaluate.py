@@ -73,6 +73,15 @@ def evaluate(
     return Evaluation(metrics(ranks, ks), ranks.cpu().numpy(), lengths)
 
 
+def repeated(histories: Histories, targets: Targets) -> NDArray[np.bool_]:
+    """(N,) whether a target is an item that its user had before, which `recommend` leaves out by default."""
+    owners = np.repeat(np.arange(histories.n_users), histories.lengths)
+    pairs = owners * (histories.n_items + 1) + histories.items
+    _, firsts, which = np.unique(pairs, return_index=True, return_inverse=True)
+    again: NDArray[np.bool_] = firsts[which[targets.positions]] < targets.positions
+    return again
+
+
 def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, length: int) -> Tensor:
     """(N, d) vectors of the users just before their targets."""
     batches = Batches(histories, contexts(histories, targets, length), POSITIONS, count="positions")

@@ -44,7 +44,7 @@ def metrics(ranks: Tensor | NDArray[np.float64], ks: Sequence[int] = KS) -> dict
         row = int(wrong.nonzero()[0])
         raise DataError(f"metrics: rank {ranks[row].item()} in row {row}; ranks count from 1")
     if any(k < 1 for k in ks):
-        raise SettingsError(f"metrics: ks={tuple(ks)}; a list is cut at 1 or later")
+        raise SettingsError(f"metrics: cut-offs k are at least 1; found {min(ks)}")
     values: dict[str, float] = {}
     for k in ks:
         hit = (ranks <= k).double()

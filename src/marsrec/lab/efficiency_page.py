@@ -23,15 +23,16 @@ def section(found: Sequence[Result], results: Path) -> Section:
     """Parameters, multiply-accumulates, time and memory of all recipes, and their accuracy against time."""
     parts: list[str | Table | Picture] = [
         "Random histories as long as a model looks back. Multiply-accumulates are what torch counts of one forward "
-        "pass over one history, without the scores of the items. What our compiled kernels do is not among them: "
-        "selective scans and the convolution before them, the interval terms of TiSASRec, NARM's attention, a part of "
-        "the MARS gate; nor are Fourier transforms. TiSASRec's attention counts the pairs up to each event, that of "
-        "the others all pairs; the last layer of the models that are not causal is computed at the latest event alone, "
-        "as far as that can be. Times are medians of turns taken side by side; a training step is forward and "
-        f"backward, and memory the most that torch's allocator held for one on {ROWS} histories. A step of the models "
-        "that are not causal trains one target per history, of the others one per event. The paper's parameters and "
-        "multiply-accumulates stand beside ours; the latter of mamba4rec and mars-m are about what the feed-forward "
-        "layers alone come to. Its times and memory are of a GPU, a V100, and do not compare."
+        "pass that gives the states of all events of one history, without the scores of the items. What our compiled "
+        "kernels do is not among them: selective scans and the convolution before them, the interval terms of "
+        "TiSASRec, NARM's attention, a part of the MARS gate; nor are Fourier transforms. TiSASRec's attention counts "
+        "the pairs up to each event, that of the others all pairs. Times are of what is needed: models that read out "
+        "the latest state compute there alone what follows attention or scan in their last layer. All times are "
+        "medians of turns taken side by side; a training step is forward and backward, and memory the most that "
+        f"torch's allocator held for one on {ROWS} histories. A step of the models that are not causal trains one "
+        "target per history, of the others one per event. The paper's parameters and multiply-accumulates stand "
+        "beside ours; the latter of mamba4rec and mars-m are about what the feed-forward layers alone come to. Its "
+        "times and memory are of a GPU, a V100, and do not compare."
     ]
     measured = [Costs.model_validate_json(path.read_bytes()) for path in sorted((results / FOLDER).glob("*.json"))]
     for costs in measured:
@@ -40,7 +41,7 @@ def section(found: Sequence[Result], results: Path) -> Section:
             _table(costs),
             Picture(
                 f"efficiency-{costs.data}",
-                f"Time per history against multiply-accumulates at the size of {costs.data}.",
+                f"Time per history against multiply-accumulates of a whole pass at the size of {costs.data}.",
                 partial(_draw_costs, costs.rows),
             ),
             *_accuracy(alike(found, costs.data), costs),
@@ -148,8 +149,8 @@ def _draw_costs(rows: Sequence[Cost]) -> "Figure":
     figure, (axis,) = plot(width=6.4, height=4.2)
     axis.set_xlim(0, 1.12 * max(x for x, _ in points.values()))
     axis.set_ylim(0, 1.12 * max(y for _, y in points.values()))
-    axis.set_xlabel("million multiply-accumulates per history")
-    axis.set_ylabel("milliseconds per history")
+    axis.set_xlabel("million multiply-accumulates, states of all events")
+    axis.set_ylabel("milliseconds to the user vector")
     _scatter(axis, points)
     return figure
 

@@ -25,15 +25,15 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.kernels.gate import gated_sum
-from marsrec.nn.streaming import STEEPEST, mixture_weights, streaming_average
+from marsrec.nn.mixture import GENTLE, STEEPEST
+from marsrec.nn.streaming import mixture_weights, streaming_average
 
 Form = Literal["dense", "streaming", "auto"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
 STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
-STEEP = 100.0  # exponents above, whose mixtures cost more, stream later
-STREAM_STEEP_FROM = 1600
+STREAM_STEEP_FROM = 1600  # the same for exponents that are not gentle
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
 
@@ -113,7 +113,7 @@ class MARS(nn.Module):
             )
         if form == "streaming" and time_scale != "log":
             raise ValueError('form="streaming" needs time_scale="log": no fixed set of exponentials serves linear time')
-        self.form = form
+        self.dim, self.form = dim, form
         self.time_scale, self.tau0, self.real_time = time_scale, tau0, real_time
         self.raw_rates = nn.Parameter(torch.linspace(-1.0, 2.0, heads))  # λ̃
         self.raw_temperatures = nn.Parameter(torch.zeros(heads))  # τ̃
@@ -211,6 +211,9 @@ class MARS(nn.Module):
         first : int
             With `every`: begin at this position, so that Q = L - first.
         """
+        if states.ndim != 3 or states.shape[2] != self.dim or times.shape != states.shape[:2]:
+            found = f"{tuple(states.shape)} and {tuple(times.shape)}"
+            raise ValueError(f"MARS(dim={self.dim}) wants states (B, L, {self.dim}) and times (B, L); found {found}")
         if times.is_floating_point():
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
         if lengths is not None and (lengths < 1).any():
@@ -267,7 +270,7 @@ class MARS(nn.Module):
         streams = self.form == "streaming"
         if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
             long = values.shape[1] >= STREAM_STEEP_FROM
-            streams = bool((rates <= (STEEPEST if long else STEEP)).all())  # beyond STEEPEST the forms differ
+            streams = bool((rates <= (STEEPEST if long else GENTLE)).all())  # beyond STEEPEST the forms differ
         average = streaming_average if streams else decayed_average
         summaries = average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
         return summaries.to(self.raw_rates.dtype)

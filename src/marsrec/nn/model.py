@@ -59,25 +59,34 @@ class SequenceModel(nn.Module):
 
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
-        if self.readout.latest_alone and not at_targets:
-            return ReadoutOutput(self._latest(batch))
+        if self.readout.state_alone:
+            return ReadoutOutput(self._at_targets(batch) if at_targets else self._latest(batch))
         embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
 
+    def embed(self, items: Tensor) -> Tensor:
+        """Codes of items (...) -> their embeddings (..., d), with dropout in training."""
+        embedded: Tensor = self.item_dropout(self.items(items))
+        return embedded
+
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Embedded items (B, L, d) and states (B, L, width)."""
-        embedded = self.item_dropout(self.items(batch.items))
+        embedded = self.embed(batch.items)
         if not self._in_parts:
             return embedded, self.encoder(embedded, batch)
         states = self._by_length(self.encoder, embedded[batch.inside], batch)
         return embedded, F.pad(states, (0, 0, 0, embedded.shape[1] - states.shape[1]))
 
+    def _at_targets(self, batch: Batch) -> Tensor:
+        """States (N, width) at the targets."""
+        return self.encoder.at(self.embed(batch.items), batch, batch.targets > 0)
+
     def _latest(self, batch: Batch) -> Tensor:
         """States (B, width) at the latest events."""
         if not self._in_parts:
-            return self.encoder.latest(self.item_dropout(self.items(batch.items)), batch)
-        events = self.item_dropout(self.items(batch.items[batch.inside]))
+            return self.encoder.latest(self.embed(batch.items), batch)
+        events = self.embed(batch.items[batch.inside])
         return self._by_length(self.encoder.latest, events, batch)
 
     def _by_length(self, encode: Callable[[Tensor, Batch], Tensor], events: Tensor, batch: Batch) -> Tensor:

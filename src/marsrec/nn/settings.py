@@ -1,9 +1,10 @@
 """The settings of a model: its parts, by name, and what they share."""
 
-from typing import Annotated, Literal, Self, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
@@ -24,7 +25,7 @@ from marsrec.nn.readouts.last import LastSettings
 from marsrec.nn.readouts.mars import MarsSettings
 from marsrec.nn.readouts.narm import NarmSettings
 from marsrec.nn.scorers import BiasedSettings, CosineSettings, DotSettings
-from marsrec.settings import Settings
+from marsrec.settings import Settings, refusal
 
 AnyEncoder = (
     GruSettings
@@ -45,8 +46,17 @@ ReadoutSettings = Annotated[AnyReadout, Field(discriminator="name")]
 ScorerSettings = Annotated[AnyScorer, Field(discriminator="name")]
 ObjectiveSettings = Annotated[AnyObjective, Field(discriminator="name")]
 
-ENCODERS: dict[str, type[Settings]] = {part.model_fields["name"].default: part for part in get_args(AnyEncoder)}
-READOUTS: dict[str, type[Settings]] = {part.model_fields["name"].default: part for part in get_args(AnyReadout)}
+PARTS: dict[str, dict[str, type[Settings]]] = {
+    part: {kind.model_fields["name"].default: kind for kind in get_args(kinds)}
+    for part, kinds in (
+        ("encoder", AnyEncoder),
+        ("readout", AnyReadout),
+        ("scorer", AnyScorer),
+        ("objective", AnyObjective),
+    )
+}
+"""The kinds of each part of a model, by name."""
+ENCODERS, READOUTS = PARTS["encoder"], PARTS["readout"]
 
 
 class ModelSettings(Settings):
@@ -105,3 +115,24 @@ class ModelSettings(Settings):
                 f"found {self.readout.name!r}. MARS goes on top of causal encoders."
             )
         return self
+
+
+def explain_refusal(error: ValidationError) -> str:
+    """Say which settings of a model were refused and why, by the names that they were given by."""
+    return "; ".join(map(_refused, error.errors()))
+
+
+def _refused(problem: Mapping[str, Any]) -> str:
+    *place, leaf = problem["loc"]
+    if problem["type"] != "extra_forbidden":
+        return refusal({**problem, "loc": (*place[:1], *place[2:], leaf)})  # without the kind of the part
+    if not place:
+        parts = (part for part, kinds in PARTS.items() if any(leaf in kind.model_fields for kind in kinds.values()))
+        meant = " or ".join(f"{part}.{leaf}" for part in parts)
+        known = f"Did you mean {meant}?" if meant else f"It has {', '.join(ModelSettings.model_fields)}."
+        return f"{leaf}: a model has no such setting. {known}"
+    part, name = place
+    others = " or ".join(repr(other) for other, kind in PARTS[part].items() if leaf in kind.model_fields)
+    fields = ", ".join(field for field in PARTS[part][name].model_fields if field != "name") or "none"
+    known = f"{part.capitalize()} {others} has." if others else f"It has {fields}."
+    return f"{part}.{leaf}: {part} {name!r} has no such setting. {known}"

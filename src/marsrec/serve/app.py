@@ -131,5 +131,5 @@ def _listen(settings: ServeSettings) -> socket.socket:
     except OSError as error:
         reason = error.strerror or error
         raise SettingsError(
-            f"{settings.host} port {settings.port} cannot be listened on ({reason}). Choose another port or host."
+            f"{settings.host} port {settings.port} cannot be listened on ({reason}). Choose another --port or --host."
         ) from None

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.mars import HIDDEN, MARS, Form
-from marsrec.nn.streaming import NODES
+from marsrec.nn.mixture import NODES
 
 Call = Callable[[], object]
 

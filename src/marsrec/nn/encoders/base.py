@@ -35,9 +35,17 @@ class Encoder(nn.Module, ABC):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) embedded items -> (B, L, width) states."""
 
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """(B, L, d) embedded items -> (N, width) states at the (B, L) positions that are asked for, row by row.
+
+        Encoders that can compute there alone what nothing else needs.
+        """
+        states: Tensor = self(embedded, batch)[asked]
+        return states
+
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) embedded items -> (B, width) states at the latest events, at less cost where that can be."""
-        return batch.at_last(self(embedded, batch))
+        """(B, L, d) embedded items -> (B, width) states at the latest events."""
+        return self.at(embedded, batch, batch.is_last)
 
     def start(self, rows: int) -> Memory:
         """The memory of histories without events; only of recurrent encoders."""

@@ -37,7 +37,7 @@ class Block(AttentionBlock):
         With (B, S) `asked`, the N states (N, d) that are asked for, row by row.
         """
         mixed = attention(*self.split(self.qkv(x)), bias, self.drop).transpose(1, 2).flatten(2)
-        return self.after(x, mixed) if asked is None else self.after(x[asked], mixed[asked])
+        return self.after(x, mixed, asked)
 
 
 class Bert(Encoder):

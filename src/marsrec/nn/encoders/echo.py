@@ -100,7 +100,7 @@ class Bidirectional(nn.Module):
     def latest(self, x: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, d) at the latest events, with which reading backwards begins."""
         event = batch.at_last(x)
-        return self._mixed(event, self.forwards.latest(x, batch), self.backwards(event[:, None])[:, 0])
+        return self._mixed(event, self.forwards.at(x, batch.is_last), self.backwards(event[:, None])[:, 0])
 
     def _mixed(self, x: Tensor, forwards: Tensor, backwards: Tensor) -> Tensor:
         forwards, backwards = self.dropout(forwards) + x, self.dropout(backwards) + x

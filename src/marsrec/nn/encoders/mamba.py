@@ -82,12 +82,12 @@ class StateSpace(nn.Module):
         x = F.silu(causal_conv(x, self.kernel, self.kernel_bias))
         return self._out(selective_scan(x, *self._selected(x)), gate)
 
-    def latest(self, x: Tensor, batch: Batch) -> Tensor:
-        """(B, L, d) -> (B, d), what `forward` gives at the latest events: gate and output are computed there alone."""
+    def at(self, x: Tensor, asked: Tensor) -> Tensor:
+        """(B, L, d) -> (N, d) where (B, L) `asked` holds: gate and output are computed there alone."""
         inputs, gate = self.in_projection.weight.chunk(2)
         scanned = F.silu(causal_conv(F.linear(x, inputs), self.kernel, self.kernel_bias))
-        scanned = batch.at_last(selective_scan(scanned, *self._selected(scanned)))
-        return self._out(scanned, F.linear(batch.at_last(x), gate))
+        scanned = selective_scan(scanned, *self._selected(scanned))[asked]
+        return self._out(scanned, F.linear(x[asked], gate))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
@@ -132,9 +132,11 @@ class Block(nn.Module):
         self.dropout = Dropout(settings.dropout)
         init_normal(self if settings.initialisation == "published" else self.feed_forward)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, d) -> (B, L, d)."""
-        return self._after(x, self.state_space(x))
+    def forward(self, x: Tensor, asked: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for: all after the scan is computed there alone."""
+        if asked is None:
+            return self._after(x, self.state_space(x))
+        return self._after(x[asked], self.state_space.at(x, asked))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`."""
@@ -166,8 +168,18 @@ class Mamba(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
+        states: Tensor = self.blocks[-1](self._before_last(embedded))
+        return states
+
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """See `Encoder.at`."""
+        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        return states
+
+    def _before_last(self, embedded: Tensor) -> Tensor:
+        """What the last block takes."""
         x: Tensor = self.norm(self.dropout(embedded))
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x)
         return x
 

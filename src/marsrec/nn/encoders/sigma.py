@@ -79,8 +79,8 @@ class Block(nn.Module):
     def latest(self, x: Tensor, order: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) and the events' flipped order, in which the latest stays in its place -> (B, d) at the latest."""
         event = batch.at_last(x)
-        forward = self.state_space.latest(x, batch) * (1 + self._gate(self.forward_gate(event) + event))
-        turned = self.state_space.latest(reordered(x, order), batch)
+        forward = self.state_space.at(x, batch.is_last) * (1 + self._gate(self.forward_gate(event) + event))
+        turned = self.state_space.at(reordered(x, order), batch.is_last)
         flipped = turned * (1 + self._gate(self.flipped_gate(event) + event))
         return self._after(event, batch.at_last(self._recurrent(x, batch.inside[..., None])), flipped, forward)
 

@@ -7,7 +7,7 @@ with tables pK, pV of positions and rK, rV of time intervals, shared by all laye
 Shape letters: B rows, L positions, d width of the model, H heads.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -76,15 +76,26 @@ def time_intervals(times: Tensor, span: int, scale: Scale = "user") -> Tensor:
     return elapsed.clamp(0, span).to(torch.int32)
 
 
+class Known(NamedTuple):
+    """What all blocks are told of a batch, for keys and for values."""
+
+    positions: tuple[Tensor, Tensor]
+    """(B, L, d)."""
+    intervals: Tensor
+    """(B, L, L), see `time_intervals`."""
+    tables: tuple[Tensor, Tensor]
+    """(H, span + 1, d/H), a row for each interval."""
+
+
 class Block(AttentionBlock):
     """Causal self-attention that knows positions and intervals."""
 
-    def forward(self, x: Tensor, positions: list[Tensor], intervals: Tensor, tables: list[Tensor]) -> Tensor:
-        """(B, L, d) -> (B, L, d), with (B, L, d) positions and (H, span + 1, d/H) tables for keys and for values."""
+    def forward(self, x: Tensor, known: Known, asked: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for."""
         query, key, value = self.qkv(x).chunk(3, dim=-1)
-        qkv = torch.cat([query, key + positions[0], value + positions[1]], dim=-1)
-        mixed = interval_attention(*self.split(qkv), intervals, tables[0], tables[1], self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2))
+        qkv = torch.cat([query, key + known.positions[0], value + known.positions[1]], dim=-1)
+        mixed = interval_attention(*self.split(qkv), known.intervals, *known.tables, self.drop)
+        return self.after(x, mixed.transpose(1, 2).flatten(2), asked)
 
 
 class TimeInterval(Encoder):
@@ -104,17 +115,28 @@ class TimeInterval(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d). Padding on the right needs no mask."""
+        states: Tensor = self.blocks[-1](*self._before_last(embedded, batch))
+        return states
+
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """See `Encoder.at`: the last block feeds forward there alone."""
+        states: Tensor = self.blocks[-1](*self._before_last(embedded, batch), asked)
+        return states
+
+    def _before_last(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Known]:
+        """What the last block takes."""
         B, L, _ = embedded.shape
-        intervals = time_intervals(batch.times, self.span, self.scale)
-        positions = [
-            self.dropout(table.weight[:L].expand(B, -1, -1)) for table in (self.position_keys, self.position_values)
-        ]
+        keys, values = (table.weight[:L].expand(B, -1, -1) for table in (self.position_keys, self.position_values))
+        positions = self.dropout(keys), self.dropout(values)
         # Dropped as tables: a mask for each pair would need as many numbers as the tensor that nobody wants to hold.
-        tables = [
-            self.dropout(table.weight).unflatten(-1, (self.heads, -1)).transpose(0, 1)
-            for table in (self.interval_keys, self.interval_values)
-        ]
+        tables = self._table(self.interval_keys), self._table(self.interval_values)
+        known = Known(positions, time_intervals(batch.times, self.span, self.scale), tables)
         x: Tensor = self.dropout(self.norm(embedded))
-        for block in self.blocks:
-            x = block(x, positions, intervals, tables)
-        return x
+        for block in self.blocks[:-1]:
+            x = block(x, known)
+        return x, known
+
+    def _table(self, table: nn.Embedding) -> Tensor:
+        """(span + 1, d) -> (H, span + 1, d/H)."""
+        dropped: Tensor = self.dropout(table.weight)
+        return dropped.view(len(dropped), self.heads, -1).transpose(0, 1)

@@ -72,8 +72,10 @@ class AttentionBlock(nn.Module):
         """Probability that an attention weight is dropped."""
         return self.attention_dropout if self.training else 0.0
 
-    def after(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """What went in and what attention made of it, both (B, L, d) -> (B, L, d)."""
+    def after(self, x: Tensor, mixed: Tensor, asked: Tensor | None = None) -> Tensor:
+        """What went in and what attention made of it, both (B, L, d) -> (B, L, d), or (N, d) where asked for."""
+        if asked is not None:
+            x, mixed = x[asked], mixed[asked]
         x = self.attention_norm(x + self.dropout(self.out(mixed)))
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed
@@ -82,10 +84,10 @@ class AttentionBlock(nn.Module):
 class Block(AttentionBlock):
     """Causal self-attention."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, d) -> (B, L, d)."""
+    def forward(self, x: Tensor, asked: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) where asked for."""
         mixed = causal_attention(*self.split(self.qkv(x)), self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2))
+        return self.after(x, mixed.transpose(1, 2).flatten(2), asked)
 
 
 class Transformer(Encoder):
@@ -103,8 +105,18 @@ class Transformer(Encoder):
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) -> (B, L, d)."""
+        states: Tensor = self.blocks[-1](self._before_last(embedded))
+        return states
+
+    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+        """See `Encoder.at`: the last block feeds forward there alone."""
+        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        return states
+
+    def _before_last(self, embedded: Tensor) -> Tensor:
+        """What the last block takes."""
         positions = self.positions(torch.arange(embedded.shape[1], device=embedded.device))
         x: Tensor = self.dropout(self.norm(embedded + positions))
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x)
         return x

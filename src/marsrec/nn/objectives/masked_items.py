@@ -48,7 +48,7 @@ class MaskedItemsSettings(Objective):
             from_the_end = masked.flip(1).cumsum(1).flip(1)
             masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
         inside = torch.arange(items.shape[1], device=items.device) < lengths[:, None]
-        events = model.item_dropout(model.items(items.masked_fill(masked, 0)[inside]))  # (N, d)
+        events = model.embed(items.masked_fill(masked, 0)[inside])  # (N, d)
         parts, order = parts_by_length(
             lambda part, rows: encoder.slots(part, lengths[rows], masked[rows, : part.shape[1]]),
             encoder.masked(events, masked[inside]),

@@ -26,8 +26,8 @@ class Readout(nn.Module, ABC):
     A readout that streams can do so from a memory of fixed size.
     """
 
-    latest_alone: ClassVar[bool] = False
-    """Whether the user vector is the state at the latest event, so that no other need be computed for it."""
+    state_alone: ClassVar[bool] = False
+    """Whether the user vector is the state at the latest event, or at a target, so that no other need be computed."""
 
     @property
     def streams(self) -> bool:

@@ -24,7 +24,7 @@ class LastSettings(Settings):
 class Last(Readout):
     """Take the state at the latest event."""
 
-    latest_alone = True
+    state_alone = True
 
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
