@@ -31,7 +31,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     rows = [[_text(cell) for cell in row] for row in rows]
     grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
     for index, column in enumerate(columns):
-        numeric = all(_is_number(row[index]) for row in rows)
+        numeric = all(_is_number(row[index]) for row in rows if row[index])  # an empty cell is neither
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         grid.add_row(*map(escape, row))  # an id or a title may look like markup
