@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -60,10 +59,11 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
         ["head", "half-life", "gate", "share"],
         [[r["head"], r["half_life"], f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
     )
-    events = explained.by_event().sort(pl.col("share").abs(), descending=True, maintain_order=True)
-    rows = [[str(r["event"]), str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events.head(top).to_dicts()]
-    if others := max(0, events.height - top):
-        rows.append(["", f"{others} other{'s'[: others - 1]}", "", f"{events['share'][top:].sum():+.4f}"])
+    events = sorted(explained.by_event().to_dicts(), key=lambda r: -abs(r["share"]))
+    rows = [[str(r["event"]), str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events[:top]]
+    if others := events[top:]:
+        name = f"{len(others)} other{'s' if len(others) > 1 else ''}"
+        rows.append(["", name, "", f"{sum(r['share'] for r in others):+.4f}"])
     table("By past event (1 is the latest)", ["event", "item", "age", "share"], rows)
 
 

@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import polars as pl
 import typer
 
 from marsrec import show
@@ -62,7 +61,8 @@ def evaluate(
             row.pop("users"),
             *("" if value is None else f"{100 * value:.2f}" for value in row.values()),
         ]
-        for row in groups.filter(pl.col("users") > 0).to_dicts()
+        for row in groups.to_dicts()
+        if row["users"]
     ]
     show.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
     if mask_seen and repeats:
@@ -117,10 +117,7 @@ def recommend(
     elif as_json:
         show.as_json(table.to_dicts())
     else:
-        rows = [
-            [str(cell) if name in ("user", "item") else "" if cell is None else cell for name, cell in row.items()]
-            for row in table.with_columns(pl.col("score").map_elements("{:.4f}".format, pl.String)).to_dicts()
-        ]
+        rows = [[_cell(name, value) for name, value in row.items()] for row in table.to_dicts()]
         show.table(f"Recommendations of {saved}", table.columns, rows)
         if table.is_empty():
             show.note(
@@ -176,3 +173,10 @@ def _event(text: str) -> tuple[str, str]:
     if not at:
         raise SettingsError(f"an event is ITEM@TIME, such as tea@2020-01-31T12:00; found {text!r}.")
     return item, time
+
+
+def _cell(name: str, value: Any) -> Any:
+    """An entry of a table of recommendations: ids as they are, scores with the same number of digits."""
+    if name == "score":
+        return f"{value:.4f}"
+    return str(value) if name in ("user", "item") else "" if value is None else value

@@ -38,7 +38,7 @@ class Encoder(nn.Module, ABC):
     def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
         """(B, L, d) embedded items -> (N, width) states at the (B, L) positions that are asked for, row by row.
 
-        Encoders that can compute there alone what nothing else needs.
+        Where an encoder can, it computes there alone what nothing else needs.
         """
         states: Tensor = self(embedded, batch)[asked]
         return states
