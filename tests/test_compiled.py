@@ -3,13 +3,16 @@
 import importlib
 import importlib.util
 import inspect
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
+from numba.core.codegen import get_host_cpu_features
 from numba.core.dispatcher import Dispatcher
 
 import marsrec
@@ -95,6 +98,17 @@ def test_functions_of_others_are_compiled_in_silence(monkeypatch: pytest.MonkeyP
     for module in ("made", None):
         assert numba.njit(without_file(module))(21) == 42
     assert said == []
+
+
+@pytest.mark.skipif("NUMBA_CPU_FEATURES" in os.environ, reason="NUMBA_CPU_FEATURES decides otherwise")
+@pytest.mark.skipif("+avx512f" not in get_host_cpu_features().split(","), reason="no registers of 512 bits")
+def test_loops_take_whole_registers() -> None:
+    names: dict[str, Any] = {}
+    exec("def double(values):\n    for i in range(len(values)): values[i] *= 2", names)
+    double = compiled.kernel(parallel=False)(names["double"])
+    double(np.ones(3, np.float32))
+    (assembly,) = double.inspect_asm().values()
+    assert "zmm" in assembly
 
 
 def without_file(module: str | None) -> Callable[[int], int]:

@@ -7,8 +7,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core import event
+from numba.core.codegen import get_host_cpu_features
 
 from marsrec import show
 
@@ -18,6 +19,20 @@ FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 SHARED = ("compiled.py", "nn/kernels/numeric.py", "nn/kernels/dropout.py")
 """Files whose code goes into kernels of other files. A change in one of them has all kernels compiled anew; numba by
 itself looks at a kernel's own file only."""
+
+
+def _take_whole_registers() -> None:
+    """Let LLVM use registers of 512 bits where there are any.
+
+    By itself it takes half of them, since a CPU may clock lower for the sake of a few wide instructions. These loops
+    consist of them, and so do the matrix products between the loops. Whoever sets NUMBA_CPU_FEATURES decides otherwise.
+    """
+    features = get_host_cpu_features()  # type: ignore[no-untyped-call]
+    if config.CPU_FEATURES is None and "+avx512f" in features.split(","):  # type: ignore[attr-defined]
+        config.CPU_FEATURES = f"{features},-prefer-256-bit"  # type: ignore[attr-defined]
+
+
+_take_whole_registers()
 
 
 def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:
