@@ -2,13 +2,10 @@
 
 import time
 
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
-
 from benchmarks.measure import show, split_like
 from benchmarks.training import Stepper, targets
 from marsrec.data.splits import Split
-from marsrec.lab.efficiency import peak_bytes
+from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.models import RECIPES, model_settings, targets_per_batch
 from marsrec.training.module import TrainingSettings, training_batches
 
@@ -32,10 +29,7 @@ def step(split: Split, name: str, length: int) -> list[str]:
         stepper.step(batch)
     seconds = time.perf_counter() - start
     peak = max(peak_bytes(lambda b=batch: stepper.step(b)) for batch in chosen[:3])
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        for batch in chosen:
-            stepper.step(batch)
-    accumulates = counter.get_total_flops() / 2
+    accumulates = sum(multiply_accumulates(lambda b=batch: stepper.step(b)) for batch in chosen)
     return [
         name,
         "windows" if causal else "prefixes",

@@ -18,6 +18,7 @@ from marsrec.data.catalog import CATALOG, locate
 from marsrec.errors import SettingsError
 from marsrec.nn.kernels.selective_scan import FORCED, chosen
 from marsrec.threads import like_torch
+from marsrec.training import half_precision
 
 PACKAGES = ("torch", "lightning", "numba", "numpy", "polars", "narwhals", "pydantic", "safetensors", "tensorboard")
 
@@ -30,7 +31,10 @@ def examine() -> dict[str, dict[str, Any]]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "versions": versions(),
-        "machine": machine(),
+        "machine": {
+            **machine(),
+            "half precision": "works" if half_precision.works() else f"ends the process; {half_precision.REMEDY}",
+        },
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass",
             "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",

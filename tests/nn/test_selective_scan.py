@@ -228,3 +228,12 @@ def test_half_precision_is_computed_in_single(half) -> None:
     torch.testing.assert_close(y.float(), expected, rtol=1e-2, atol=1e-2)
     (gradient,) = torch.autograd.grad(y.float().sum(), x)
     assert gradient.dtype == half
+
+
+def test_gradients_fade_to_zero_and_not_to_numbers_that_are_slow_to_compute_with() -> None:
+    x, delta, B, C = (torch.ones(1, 300, width) for width in (4, 4, 1, 1))
+    inputs = [part.requires_grad_() for part in (x, delta, B, C)]
+    y = selective_scan(x, delta, -torch.ones(4, 1), B, C, torch.zeros(4), implementation="cpu")
+    for gradient in torch.autograd.grad(y[:, -1].sum(), inputs[:3]):
+        assert (gradient[:, -60:] != 0).all()
+        assert not ((gradient != 0) & (gradient.abs() < torch.finfo(torch.float32).tiny)).any()

@@ -1,11 +1,17 @@
 """Mixed precision: a step of each recipe gives finite gradients near those of single precision."""
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 import torch
 from tests.synthetic import cyclic_log, histories_of
 
 from marsrec.data.splits import leave_one_out
+from marsrec.errors import SettingsError
 from marsrec.models import RECIPES, model_settings
+from marsrec.training import half_precision
+from marsrec.training.fit import fit
 from marsrec.training.module import TrainingSettings, training_batches
 
 CASES = [(name, {}) for name in RECIPES] + [("mars-t", {"readout.form": "streaming"})]
@@ -32,3 +38,25 @@ def test_a_step_under_autocast(name: str, options: dict) -> None:
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert gradients
     assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.fixture
+def tried_anew() -> Iterator[None]:
+    half_precision.works.cache_clear()
+    yield
+    half_precision.works.cache_clear()
+
+
+@pytest.mark.usefixtures("tried_anew")
+@pytest.mark.skipif(sys.platform == "win32", reason="processes end in another way there")
+def test_where_half_precision_ends_the_process_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_precision, "_TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    split = leave_one_out(histories_of(cyclic_log(users=9, events=9, items=7)))
+    training = TrainingSettings(epochs=1, precision="bf16-mixed", accelerator="cpu")
+    with pytest.raises(SettingsError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
+        fit(split, model_settings("sasrec"), training, progress=False)
+
+
+@pytest.mark.usefixtures("tried_anew")
+def test_where_half_precision_works_it_is_taken() -> None:
+    assert half_precision.works()

@@ -41,7 +41,7 @@ def by_length(encode: Encode, events: Tensor, lengths: Tensor, at_least: int = 0
     parts, order = parts_by_length(encode, events, lengths, at_least)
     longest = parts[0].shape[1]
     padded = (part if part.ndim == 2 else F.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts)
-    return torch.cat(list(padded))[order.argsort()]
+    return torch.cat(list(padded)).index_select(0, order.argsort())
 
 
 def parts_by_length(encode: Encode, events: Tensor, lengths: Tensor, at_least: int = 0) -> tuple[list[Tensor], Tensor]:
@@ -61,7 +61,7 @@ def parts_by_length(encode: Encode, events: Tensor, lengths: Tensor, at_least: i
     again = torch.is_grad_enabled() and sum(costs) >= HELD
 
     # Events are split and then padded, so that no gradient is as large as all rows padded to the longest.
-    events = events[order.argsort().repeat_interleave(lengths).argsort(stable=True)]
+    events = events.index_select(0, order.argsort().repeat_interleave(lengths).argsort(stable=True))
     pieces = torch.split(events, [sum(longest[start:stop]) for start, stop in spans])
     parts: list[Tensor] = []
     for (start, stop), piece in zip(spans, pieces, strict=True):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.nn.by_length import by_length
-from marsrec.nn.encoders.base import Encoder, Memory
+from marsrec.nn.encoders.base import Encoder, Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
 
@@ -75,7 +75,7 @@ class SequenceModel(nn.Module):
         embedded = self.embed(batch.items)
         if not self._in_parts:
             return embedded, self.encoder(embedded, batch)
-        states = self._by_length(self.encoder, embedded[batch.inside], batch)
+        states = self._by_length(self.encoder, picked(embedded, batch.inside), batch)
         return embedded, F.pad(states, (0, 0, 0, embedded.shape[1] - states.shape[1]))
 
     def _at_targets(self, batch: Batch) -> Tensor:

@@ -23,6 +23,7 @@ from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
 from marsrec.storage import atomic_file
+from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
 from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingModule, TrainingSettings
 from marsrec.training.progress import Progress
@@ -177,6 +178,13 @@ def fit(
         trainer = _trainer(training, callbacks, folder)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         raise SettingsError(f"training settings: {error}") from error
+    on_cpu = trainer.strategy.root_device.type == "cpu"
+    if training.precision != "32-true" and on_cpu and not half_precision.works():
+        raise SettingsError(
+            f"precision: a matrix product of half precision would end the process, since this CPU announces "
+            f"instructions that it does not have. For {training.precision!r}, {half_precision.REMEDY}; or train with "
+            "'32-true'."
+        )
     start = str(state) if state is not None and state.exists() else None
     done = False
     if start is not None:

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
-from marsrec.lab.efficiency import peak_bytes
+from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.mars import HIDDEN, MARS, Form
 from marsrec.nn.mixture import NODES
@@ -130,9 +128,7 @@ def accumulates(name: str, L: int, d: int, K: int) -> float:
     """
     hidden = 3 * TOGETHER * L * ((K + 1) * NODES * (d + 1) + K * (HIDDEN + d)) if name == STREAMING else 0
     run = call(name, L, d, K, device="cpu" if name == STREAMING else "meta")
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        run()
-    return float(counter.get_total_flops() / 2 + hidden)
+    return multiply_accumulates(run) + hidden
 
 
 def _backward(output: Tensor, learned: Sequence[Tensor]) -> None:

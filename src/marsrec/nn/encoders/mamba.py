@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import NORM_EPS, Encoder, Memory, init_normal
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, Memory, init_normal, picked
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.numeric import widened
@@ -86,8 +86,8 @@ class StateSpace(nn.Module):
         """(B, L, d) -> (N, d) where (B, L) `asked` holds: gate and output are computed there alone."""
         inputs, gate = self.in_projection.weight.chunk(2)
         scanned = F.silu(causal_conv(F.linear(x, inputs), self.kernel, self.kernel_bias))
-        scanned = selective_scan(scanned, *self._selected(scanned))[asked]
-        return self._out(scanned, F.linear(x[asked], gate))
+        scanned = picked(selective_scan(scanned, *self._selected(scanned)), asked)
+        return self._out(scanned, F.linear(picked(x, asked), gate))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
@@ -136,7 +136,7 @@ class Block(nn.Module):
         """(B, L, d) -> (B, L, d), or (N, d) where asked for: all after the scan is computed there alone."""
         if asked is None:
             return self._after(x, self.state_space(x))
-        return self._after(x[asked], self.state_space.at(x, asked))
+        return self._after(picked(x, asked), self.state_space.at(x, asked))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
-from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal, picked
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
@@ -75,7 +75,7 @@ class AttentionBlock(nn.Module):
     def after(self, x: Tensor, mixed: Tensor, asked: Tensor | None = None) -> Tensor:
         """What went in and what attention made of it, both (B, L, d) -> (B, L, d), or (N, d) where asked for."""
         if asked is not None:
-            x, mixed = x[asked], mixed[asked]
+            x, mixed = picked(x, asked), picked(mixed, asked)
         x = self.attention_norm(x + self.dropout(self.out(mixed)))
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed

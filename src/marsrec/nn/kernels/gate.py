@@ -154,4 +154,5 @@ def _backward(
                     value = slope * out[i] * (one - layer[i] * layer[i])
                     grad_layer[i] = value
                     common[i] += value
+                for i in range(len(layer)):  # a loop of its own: LLVM does not vectorise one that writes three arrays
                     total[i] += slope * layer[i]

@@ -13,6 +13,8 @@ from marsrec.compiled import kernel
 from marsrec.nn.kernels.numeric import exp, largest
 from marsrec.threads import like_torch
 
+_LOGITS = 1 << 20  # that are held at once where a catalog is small: fewer and larger products are faster
+
 
 def linear_cross_entropy(
     users: Tensor,
@@ -21,7 +23,7 @@ def linear_cross_entropy(
     *,
     bias: Tensor | None = None,
     left_out: Tensor | None = None,
-    chunk_rows: int = 128,
+    chunk_rows: int | None = None,
 ) -> Tensor:
     """Mean cross-entropy of `softmax(users @ items.T + bias)`, holding a few rows of logits at a time.
 
@@ -41,9 +43,10 @@ def linear_cross_entropy(
         Added to the logits.
     left_out : Tensor (N,), optional
         Row of `items` that is no candidate, for each user vector; never its target.
-    chunk_rows : int
+    chunk_rows : int, optional
         Rows of logits that are held at once: memory is `chunk_rows * V` instead of `N * V`. Fewer than 64 make poor
-        matrix products; many small chunks suffer most when other processes want the same cores.
+        matrix products; many small chunks suffer most when other processes want the same cores. If not given, as many
+        as make a million logits, at least 128 and at most 512.
 
     Returns
     -------
@@ -66,6 +69,8 @@ def linear_cross_entropy(
         raise ValueError(f"linear_cross_entropy wants one bias per item, {items.shape[0]}, got {tuple(bias.shape)}")
     if left_out is not None and left_out.shape != targets.shape:
         raise ValueError(f"left_out must be one row of items per user, {len(users)}, got {tuple(left_out.shape)}")
+    if chunk_rows is None:
+        chunk_rows = min(max(_LOGITS // max(len(items), 1), 128), 512)
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}")
     if users.dtype == torch.float16:  # gradients of single items, made before a loss is scaled up, would be lost in it

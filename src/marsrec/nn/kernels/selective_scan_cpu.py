@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.numeric import Array, array, exp
+from marsrec.nn.kernels.numeric import NEGLIGIBLE, Array, array, exp
 from marsrec.threads import like_torch
 
 # The states of a block of channels stay in the L1 cache (32 states × 128 channels are 16 kB in float32), those of a
@@ -59,22 +59,28 @@ class _Scan(torch.autograd.Function):
         grad_x, grad_delta = x.new_empty(rows, length, wide), x.new_empty(rows, length, wide)
         # Sums over rows or over blocks of channels are taken afterwards, in an order that no thread can change.
         grouped = max(1, _GROUPED // max(1, length))
-        grad_A = x.new_empty(-(-rows // grouped), states, wide)
+        groups = -(-rows // grouped)
+        grad_A, grad_D = x.new_empty(groups, states, wide), x.new_empty(groups, wide)
         grad_B, grad_C = (x.new_empty(wide // _BLOCK, rows, length, states) for _ in range(2))
         with like_torch():
             _backward(
                 _blocks(grad), _blocks(x), _blocks(delta), _blocks(A.T), array(B), array(C), _blocks(D), array(kept),
-                array(grad_x), array(grad_delta), array(grad_A), array(grad_B), array(grad_C),
+                array(grad_x), array(grad_delta), array(grad_A), array(grad_B), array(grad_C), array(grad_D),
             )  # fmt: skip
         return (
             grad_x[..., :channels],
             grad_delta[..., :channels],
             grad_A.sum(0).T[:channels],
-            grad_B.sum(0),
-            grad_C.sum(0),
-            (grad * x).sum((0, 1)),
+            _total(grad_B),
+            _total(grad_C),
+            grad_D.sum(0)[:channels],
             None,
         )
+
+
+def _total(blocks: Tensor) -> Tensor:
+    """The sum over blocks of channels, of which there is mostly one."""
+    return blocks[0] if len(blocks) == 1 else blocks.sum(0)
 
 
 def _blocks(part: Tensor) -> Array:
@@ -154,10 +160,12 @@ def _backward(
     grad_A: Array,
     grad_B: Array,
     grad_C: Array,
+    grad_D: Array,
 ) -> None:
     rows, length, channels = x.shape
     states, blocks, groups = A.shape[0], channels // _BLOCK, len(grad_A)
     grouped = (rows + groups - 1) // max(1, groups)
+    zero, negligible = x.dtype.type(0), x.dtype.type(NEGLIGIBLE)
     for task in prange(groups * blocks):
         group, block = task // blocks, task % blocks
         low, high = block * _BLOCK, block * _BLOCK + _BLOCK
@@ -165,7 +173,7 @@ def _backward(
         h = np.empty((_SEGMENT + 1, states, _BLOCK), x.dtype)  # states before and after each position of a segment
         decay = np.empty((_SEGMENT, states, _BLOCK), x.dtype)
         later = np.empty((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
-        to_rates = np.zeros((states, _BLOCK), x.dtype)
+        to_rates, to_skip = np.zeros((states, _BLOCK), x.dtype), np.zeros(_BLOCK, x.dtype)
         fed, to_fed, to_step = np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype)
         for row in range(group * grouped, min(group * grouped + grouped, rows)):
             later[:] = 0
@@ -196,13 +204,14 @@ def _backward(
                         to_step[e] = 0
                     for n in range(states):
                         write, read = B[row, t, n], C[row, t, n]
-                        to_read = to_write = x.dtype.type(0)
+                        to_read = to_write = zero
                         for e in range(_BLOCK):
                             g = later[n, e] + out[e] * read
                             to_read += out[e] * h[i + 1, n, e]
                             to_write += g * fed[e]
                             to_fed[e] += g * write
                             g *= decay[i, n, e]
+                            g = g if abs(g) > negligible else zero  # it fades over many positions
                             later[n, e] = g
                             g *= h[i, n, e]  # gradient of the exponent Δ A
                             to_step[e] += g * rates[n, e]
@@ -212,4 +221,5 @@ def _backward(
                     for e in range(_BLOCK):
                         grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
                         grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
-        grad_A[group, :, low:high] = to_rates
+                        to_skip[e] += out[e] * x[row, t, low + e]
+        grad_A[group, :, low:high], grad_D[group, low:high] = to_rates, to_skip

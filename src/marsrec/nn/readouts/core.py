@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import picked
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
 from marsrec.settings import Settings
 
@@ -42,4 +43,4 @@ class Core(Readout):
         later = torch.ones(L - first, L, dtype=torch.bool, device=logits.device).triu(first + 1)
         weights = logits.masked_fill(later, -torch.inf).softmax(-1)  # (B, Q, L)
         users = weights @ embedded  # (B, Q, d)
-        return ReadoutOutput(users[trained[:, first:]])
+        return ReadoutOutput(picked(users, trained[:, first:]))

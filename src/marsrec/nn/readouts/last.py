@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Memory
+from marsrec.nn.encoders.base import Memory, picked
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, same_width
 from marsrec.settings import Settings
 
@@ -28,7 +28,7 @@ class Last(Readout):
 
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
-        return ReadoutOutput(states[batch.targets > 0] if at_targets else batch.at_last(states))
+        return ReadoutOutput(picked(states, batch.targets > 0) if at_targets else batch.at_last(states))
 
     @property
     def streams(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn import streaming
-from marsrec.nn.encoders.base import Memory, init_normal
+from marsrec.nn.encoders.base import Memory, init_normal, picked
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
@@ -93,7 +93,7 @@ class Mars(Readout):
             reading = self.operator.read(
                 states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first
             )
-            users, gate = reading.users[trained[:, first:]], reading.gate[trained[:, first:]]
+            users, gate = (picked(part, trained[:, first:]) for part in (reading.users, reading.gate))
         losses = {}
         if self.training and self.settings.diversity and self.settings.heads > 1:
             weights = self._weights_at_one_target(reading.rates, batch, now, first) if at_targets else reading.weights

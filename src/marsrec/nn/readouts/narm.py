@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import picked
 from marsrec.nn.kernels.additive_attention import additive_attention
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
@@ -59,4 +60,4 @@ class Narm(Readout):
         trained = batch.targets[:, first:] > 0
         latest = states[:, first:]
         scores = additive_attention(self.key(states), self.query(latest), self.score.weight[0])  # (B, L - first, L)
-        return (scores @ states)[trained], latest[trained]
+        return picked(scores @ states, trained), picked(latest, trained)
