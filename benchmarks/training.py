@@ -32,7 +32,8 @@ PARTS = {
     "_Dropout": "dropout",
     "Optimizer": "optimizer",
     "aten::native_layer_norm": "layer norms",
-    "aten::_index_put_impl_": "item embedding",
+    "aten::index_select": "states at targets",
+    "aten::index_add_": "states at targets",
     "aten::embedding": "item embedding",
     "aten::mm": "other matrix products",
     "aten::addmm": "other matrix products",
@@ -117,7 +118,6 @@ def epoch_against_bound(split: Split, name: str, settings: ModelSettings) -> lis
     """A whole epoch against the time its multiplications take at the speed of one large matrix product."""
     stepper = Stepper(settings, split.histories.n_items)
     batches = training_batches(split, settings.length, True, TrainingSettings(), 0)
-    # Attention is counted only where it is made of plain products.
     sample = [batches[index] for index in range(0, len(batches), max(1, len(batches) // 8))]
     accumulates = sum(multiply_accumulates(lambda b=batch: stepper.step(b)) for batch in sample)
     accumulates /= sum(map(targets, sample))

@@ -5,12 +5,13 @@ import importlib.util
 import inspect
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
 from numba.core.codegen import get_host_cpu_features
 from numba.core.dispatcher import Dispatcher
@@ -100,15 +101,25 @@ def test_functions_of_others_are_compiled_in_silence(monkeypatch: pytest.MonkeyP
     assert said == []
 
 
-@pytest.mark.skipif("NUMBA_CPU_FEATURES" in os.environ, reason="NUMBA_CPU_FEATURES decides otherwise")
 @pytest.mark.skipif("+avx512f" not in get_host_cpu_features().split(","), reason="no registers of 512 bits")
-def test_loops_take_whole_registers() -> None:
-    names: dict[str, Any] = {}
-    exec("def double(values):\n    for i in range(len(values)): values[i] *= 2", names)
-    double = compiled.kernel(parallel=False)(names["double"])
-    double(np.ones(3, np.float32))
-    (assembly,) = double.inspect_asm().values()
-    assert "zmm" in assembly
+@pytest.mark.parametrize("features", [None, get_host_cpu_features()])
+def test_loops_take_whole_registers_unless_somebody_decides_otherwise(features: str | None, tmp_path: Path) -> None:
+    """In a process of its own: numba asks once, before it first compiles."""
+    (tmp_path / "trial.py").write_text(
+        "import numpy\n"
+        "from marsrec.compiled import kernel\n"
+        "@kernel(parallel=False)\n"
+        "def double(values):\n"
+        "    for i in range(len(values)): values[i] *= 2\n"
+        "double(numpy.ones(3, numpy.float32))\n"
+        "print(*double.inspect_asm().values())\n"
+    )
+    others = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    environment = others if features is None else {**others, "NUMBA_CPU_FEATURES": features}
+    command = [sys.executable, str(tmp_path / "trial.py")]
+    assembly = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "double" in assembly
+    assert ("zmm" in assembly) == (features is None)
 
 
 def without_file(module: str | None) -> Callable[[int], int]:

@@ -25,7 +25,8 @@ def _take_whole_registers() -> None:
     """Let LLVM use registers of 512 bits where there are any.
 
     By itself it takes half of them, since a CPU may clock lower for the sake of a few wide instructions. These loops
-    consist of them, and so do the matrix products between the loops. Whoever sets NUMBA_CPU_FEATURES decides otherwise.
+    consist of them, and so do the matrix products between the loops. Numba is told for the whole process, unless
+    something was compiled in it before. Whoever sets NUMBA_CPU_FEATURES decides otherwise.
     """
     features = get_host_cpu_features()  # type: ignore[no-untyped-call]
     if config.CPU_FEATURES is None and "+avx512f" in features.split(","):  # type: ignore[attr-defined]

@@ -33,7 +33,9 @@ def examine() -> dict[str, dict[str, Any]]:
         "versions": versions(),
         "machine": {
             **machine(),
-            "half precision": "works" if half_precision.works() else f"ends the process; {half_precision.REMEDY}",
+            "half precision on the CPU": "works"
+            if half_precision.works()
+            else f"ends the process; {half_precision.REMEDY}",
         },
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass",

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -228,3 +230,12 @@ def test_gradients_do_not_vanish_in_float16() -> None:
     assert found[0].dtype == torch.float16
     torch.testing.assert_close(found[0].float(), expected[0], rtol=2e-3, atol=1e-2)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("catalog", "rows"), [(10, 512), (3416, 306), (20_000, 128)])
+def test_rows_that_are_held_at_once_by_default(catalog: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[linear_cross_entropy.__module__]
+    held, exponentiate = [], module._exponentiate
+    monkeypatch.setattr(module, "_exponentiate", lambda logits: (held.append(len(logits)), exponentiate(logits))[1])
+    linear_cross_entropy(torch.randn(1100, 2), torch.randn(catalog, 2), torch.zeros(1100, dtype=torch.int64))
+    assert (max(held), sum(held)) == (rows, 1100)

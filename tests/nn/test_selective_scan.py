@@ -237,3 +237,15 @@ def test_gradients_fade_to_zero_and_not_to_numbers_that_are_slow_to_compute_with
     for gradient in torch.autograd.grad(y[:, -1].sum(), inputs[:3]):
         assert (gradient[:, -60:] != 0).all()
         assert not ((gradient != 0) & (gradient.abs() < torch.finfo(torch.float32).tiny)).any()
+
+
+def test_a_gradient_that_is_not_a_number_is_not_hidden() -> None:
+    x, delta, B, C = (torch.ones(1, 40, width) for width in (4, 4, 1, 1))
+    A = -torch.ones(4, 1)
+    for part in (x, A):
+        part.requires_grad_()
+    y = selective_scan(x, delta, A, B, C, torch.zeros(4), implementation="cpu")
+    slope = torch.zeros_like(y)
+    slope[:, -1] = torch.nan
+    for gradient in torch.autograd.grad(y, [x, A], slope):
+        assert gradient.isnan().all()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from marsrec.data.splits import leave_one_out
 from marsrec.errors import SettingsError
 from marsrec.models import RECIPES, model_settings
 from marsrec.training import half_precision
-from marsrec.training.fit import fit
+from marsrec.training.fit import CHECKPOINT, fit
 from marsrec.training.module import TrainingSettings, training_batches
 
 CASES = [(name, {}) for name in RECIPES] + [("mars-t", {"readout.form": "streaming"})]
@@ -49,14 +50,11 @@ def tried_anew() -> Iterator[None]:
 
 @pytest.mark.usefixtures("tried_anew")
 @pytest.mark.skipif(sys.platform == "win32", reason="processes end in another way there")
-def test_where_half_precision_ends_the_process_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_half_precision_ends_the_process_it_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(half_precision, "_TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     split = leave_one_out(histories_of(cyclic_log(users=9, events=9, items=7)))
     training = TrainingSettings(epochs=1, precision="bf16-mixed", accelerator="cpu")
+    (tmp_path / CHECKPOINT).write_text("an earlier training")
     with pytest.raises(SettingsError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
-        fit(split, model_settings("sasrec"), training, progress=False)
-
-
-@pytest.mark.usefixtures("tried_anew")
-def test_where_half_precision_works_it_is_taken() -> None:
-    assert half_precision.works()
+        fit(split, model_settings("sasrec"), training, folder=tmp_path, progress=False)
+    assert (tmp_path / CHECKPOINT).read_text() == "an earlier training"

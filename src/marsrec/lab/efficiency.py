@@ -159,6 +159,7 @@ def multiply_accumulates(call: Callable[[], object]) -> float:
     def in_place(total: Any, left: Any, right: Any, **_: Any) -> int:
         return int(2 * left[0] * left[1] * right[1])  # shapes; torch by itself counts nothing there
 
+    # Attention is counted only where it is made of plain products.
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: in_place})
     with sdpa_kernel(SDPBackend.MATH), counter:
         call()

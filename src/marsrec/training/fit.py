@@ -166,8 +166,6 @@ def fit(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         state = folder / CHECKPOINT
-        if not resume:
-            state.unlink(missing_ok=True)
     keeper = Keeper(folder, _identity(split, model, training), training.max_minutes)
     stopper = EarlyStopping(f"valid/{MONITOR}", mode="max", patience=training.patience)
     callbacks: list[Callback] = [stopper, keeper]
@@ -178,14 +176,7 @@ def fit(
         trainer = _trainer(training, callbacks, folder)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         raise SettingsError(f"training settings: {error}") from error
-    on_cpu = trainer.strategy.root_device.type == "cpu"
-    if training.precision != "32-true" and on_cpu and not half_precision.works():
-        raise SettingsError(
-            f"precision: a matrix product of half precision would end the process, since this CPU announces "
-            f"instructions that it does not have. For {training.precision!r}, {half_precision.REMEDY}; or train with "
-            "'32-true'."
-        )
-    start = str(state) if state is not None and state.exists() else None
+    start = str(state) if resume and state is not None and state.exists() else None
     done = False
     if start is not None:
         # Where early stopping or the number of epochs had ended the run, Lightning would train on or complain.
@@ -193,6 +184,10 @@ def fit(
         keeper.load_state_dict(reached)  # other data or settings are refused here, before their shapes clash
         done = reached["stopped"] or len(reached["curve"]) >= training.epochs
     if not done:
+        if training.precision != "32-true" and trainer.strategy.root_device.type == "cpu":
+            half_precision.check()
+        if state is not None and not resume:
+            state.unlink(missing_ok=True)
         trainer.fit(module, ckpt_path=start)
     network.load_state_dict(keeper.best)
     network.cpu().eval()

@@ -66,7 +66,7 @@ class Encoder(nn.Module, ABC):
 def picked(x: Tensor, asked: Tensor) -> Tensor:
     """(B, L, ...) -> (N, ...) where (B, L) `asked` holds, row by row.
 
-    This is `x[asked]`, whose backward pass takes five times as long: it expects that a place is picked more than once.
+    It equals `x[asked]`, with a backward pass that is five times faster, since no place is picked twice.
     """
     return x.flatten(0, 1).index_select(0, asked.flatten().nonzero()[:, 0])
 

@@ -109,20 +109,23 @@ class FrequencyBlock(AttentionBlock):
 
     def latest(self, x: Tensor, lengths: Tensor, band: Fourier, last: Tensor) -> Tensor:
         """(B, L, d) -> (B, d), what `forward` gives at the places `last` (B,), which nothing real comes after."""
-        row, d = torch.arange(len(x), device=x.device), x.shape[-1]
+        (rows, length, d), device = x.shape, x.device
+        row = torch.arange(rows, device=device)
+        start = row * length  # of each row, where all are one after the other
         qkv, coefficients = self._analysed(x, band)
         lags, weights = self._lags(coefficients, lengths, band)
         follower = (last[:, None] + lags) % lengths[:, None]  # (B, K)
-        mixed = (weights[:, None] @ qkv[row[:, None], follower, 2 * d :])[:, 0]
+        values = qkv[..., 2 * d :].flatten(0, 1).index_select(0, (start[:, None] + follower).flatten())
+        mixed = (weights[:, None] @ values.view(*follower.shape, d))[:, 0]
         if self.time_weight:
             query = band.synthesis[row, :, last][:, None] @ coefficients[..., :d]  # (B, 1, d)
             filtered = band.synthesis.mT @ coefficients[..., d:]  # (B, L, 2d)
             query, key, value = (self.by_head(part) for part in (query, *filtered.chunk(2, dim=-1)))
-            later = torch.arange(x.shape[1], device=x.device) > last[:, None]
+            later = torch.arange(length, device=device) > last[:, None]
             hidden = query.new_zeros(later.shape).masked_fill_(later, -torch.inf)[:, None, None]
             attended = attention(query, key, value, hidden, self.drop)  # (B, H, 1, d/H)
             mixed = mixed.lerp(attended.flatten(1), self.time_weight)
-        return self.after(x[row, last], mixed)
+        return self.after(x.flatten(0, 1).index_select(0, start + last), mixed)
 
     def _analysed(self, x: Tensor, band: Fourier) -> tuple[Tensor, Tensor]:
         """Queries, keys and values (B, L, 3d), and their coefficients (B, 2F, 3d); of the values only for attention."""

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.numeric import Array, array, widened
+from marsrec.nn.kernels.numeric import Array, array, least, widened
 from marsrec.threads import like_torch
 
 Implementation = Literal["auto", "reference", "cpu"]
@@ -184,6 +184,7 @@ def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array
     rows, length, width = to_states.shape
     heads, nodes = shares.shape[2:]
     fours = heads - heads % 4
+    zero, negligible = grad.dtype.type(0), least(grad.dtype)
     for row in prange(rows):
         later = np.zeros((nodes, width), grad.dtype)  # gradient of S_t
         for t in range(length - 1, -1, -1):
@@ -202,8 +203,10 @@ def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array
             for m in range(nodes):
                 decay = decays[row, t, m]
                 for e in range(width):
-                    out[e] += later[m, e]
-                    later[m, e] *= decay
+                    g = later[m, e]
+                    out[e] += g
+                    g *= decay
+                    later[m, e] = zero if abs(g) < negligible else g
 
 
 @kernel()

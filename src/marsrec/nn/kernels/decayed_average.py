@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.numeric import exp, fits, log1p
+from marsrec.nn.kernels.numeric import exp, fits, least, log1p
 from marsrec.threads import like_torch
 
 TimeScale = Literal["log", "linear"]
@@ -198,6 +198,7 @@ def _weigh(
 ) -> None:
     """Weights (R, C, K, past) from `row` and position `start` on; `scale` (B, Q, K) times them is the softmax."""
     R, C, K, past = weights.shape
+    negligible = least(weights.dtype)  # the youngest event's own age may round to more than 0, and its weight to 0
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, start + c
@@ -211,7 +212,7 @@ def _weigh(
                 weight[j] = w
                 total += w
             weight[len(ages) :] = 0
-            scale[b, q, k] = 1 / total
+            scale[b, q, k] = 1 / max(total, negligible)
 
 
 @kernel()
@@ -233,6 +234,7 @@ def _weigh_backward(
     It is the covariance of ages and slopes under the weights, negative.
     """
     R, C, K, past = weights.shape
+    negligible = least(weights.dtype)  # the youngest event's own age may round to more than 0, and its weight to 0
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, start + c
@@ -250,5 +252,6 @@ def _weigh_backward(
                 steep += w * slope[j]
                 both += w * ages[j] * slope[j]
             weight[len(ages) :] = 0
+            total = max(total, negligible)
             scale[b, q, k] = 1 / total
             grad_rates[b, q, k] = (age / total * steep - both) / total

@@ -149,10 +149,13 @@ def _backward(
             common[:] = 0
             for k in range(K):
                 slope = gate[n, k] * (slopes[k] - mean)
+                slopes[k] = slope
                 layer, grad_layer = hidden[n, k], grad_hidden[n, k]
                 for i in range(len(layer)):
                     value = slope * out[i] * (one - layer[i] * layer[i])
                     grad_layer[i] = value
                     common[i] += value
-                for i in range(len(layer)):  # a loop of its own: LLVM does not vectorise one that writes three arrays
+            for k in range(K):  # a loop of its own: within the other one LLVM would vectorise neither
+                layer, slope = hidden[n, k], slopes[k]
+                for i in range(len(layer)):
                     total[i] += slope * layer[i]

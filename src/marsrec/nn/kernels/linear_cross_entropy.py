@@ -230,10 +230,10 @@ def sampled_softmax(
     >>> torch.allclose(everything, linear_cross_entropy(users, items, targets))
     True
     """
-    target_logits = (users * items[targets]).sum(1, keepdim=True)  # (N, 1)
+    target_logits = (users * items.index_select(0, targets)).sum(1, keepdim=True)  # (N, 1)
     if log_q_targets is not None:
         target_logits = target_logits - log_q_targets[:, None]
-    logits = users @ items[negatives].T - log_q_negatives  # (N, S)
+    logits = users @ items.index_select(0, negatives).T - log_q_negatives  # (N, S)
     logits = logits.masked_fill(negatives == targets[:, None], -torch.inf)
     return (torch.cat([target_logits, logits], dim=1).logsumexp(1) - target_logits.squeeze(1)).mean()
 

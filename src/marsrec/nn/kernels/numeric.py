@@ -14,15 +14,16 @@ from marsrec.compiled import kernel
 
 Array = NDArray[Any]
 
+_TINY = float(np.finfo(np.float32).tiny)
 _LOG2_E, _ONE = np.float32(1.4426950408889634), np.float32(1)
-_LOWEST, _HIGHEST = np.float32(-69.0), np.float32(88.0)
 NEGLIGIBLE = 1e-30
-"""What is smaller counts as zero. Products of such numbers would soon come below 1e-38, where each operation takes a
-hundred times as long on Intel's CPUs."""
+"""A float32 that is smaller counts as zero where numbers fade. Below 1e-38 they would be subnormal, and each operation
+with one takes a hundred times as long on Intel's CPUs."""
+_LOWEST, _HIGHEST = np.float32(math.log(NEGLIGIBLE)), np.float32(88.0)
 # Minimax coefficients of 2^f on |f| <= 1/2 with 2^0 = 1 exactly: relative error 9e-8.
 _E1, _E2, _E3 = np.float32(0.6931469775973969), np.float32(0.24022242084014458), np.float32(0.05550733745817429)
 _E4, _E5 = np.float32(0.009671512702074949), np.float32(0.0013264726422827268)
-_MANTISSA_BITS, _SINGLE = np.int32(23), np.int32(1)
+_MANTISSA_BITS, _INT_ONE = np.int32(23), np.int32(1)
 
 
 def array(tensor: Tensor) -> Array:
@@ -49,8 +50,8 @@ def exp(x: float) -> float:
     """e^x. In a numba kernel, float32 is a polynomial, which a loop does for many numbers at once.
 
     A call into the C library, which LLVM cannot vectorise, costs several times as much. The relative error is below
-    3e-7 near zero and grows with |x| as the rounding of x does, to 4e-6. Below e^-69, which is `NEGLIGIBLE`, the result
-    is 0, and it is never above e^88.
+    3e-7 near zero and grows with |x| as the rounding of x does, to 4e-6. What is below `NEGLIGIBLE` is 0, and nothing
+    is above e^88.
     """
     return math.exp(x)
 
@@ -67,12 +68,18 @@ def _exp_float32(x: Any) -> Any:
     p = np.float32(((((_E5 * f + _E4) * f + _E3) * f + _E2) * f + _E1) * f + _ONE)
     # Adding to the exponent bits multiplies by a power of two.
     bits = np.int32(p.view(np.int32) + (np.int32(whole) << _MANTISSA_BITS))
-    kept = np.int32(np.int32(x < _LOWEST) - _SINGLE)  # all bits, or none; a branch would not vectorise
+    kept = np.int32(np.int32(x < _LOWEST) - _INT_ONE)  # all bits, or none; numba warns of a branch in inlined code
     return np.int32(bits & kept).view(np.float32)
 
 
 def _exp_float64(x: Any) -> Any:
     return math.exp(x)
+
+
+@kernel(parallel=False)
+def least(dtype: Any) -> Any:
+    """What is smaller counts as zero: `NEGLIGIBLE` in float32, and far less in float64, which has room for it."""
+    return dtype.type(NEGLIGIBLE / _TINY) * np.finfo(dtype).tiny
 
 
 # log 2 in two parts: the first has few bits, so that its product with a whole number is exact.

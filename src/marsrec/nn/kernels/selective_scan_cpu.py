@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.compiled import kernel
-from marsrec.nn.kernels.numeric import NEGLIGIBLE, Array, array, exp
+from marsrec.nn.kernels.numeric import Array, array, exp, least
 from marsrec.threads import like_torch
 
 # The states of a block of channels stay in the L1 cache (32 states × 128 channels are 16 kB in float32), those of a
@@ -127,14 +127,15 @@ def _forward(
         h = np.zeros((states, _BLOCK), x.dtype)
         if len(state) > 0:
             h[:] = state[row, :, low:high]
-        fed = np.empty(_BLOCK, x.dtype)
+        fed, skip = np.empty(_BLOCK, x.dtype), D[low:high].copy()
         for t in range(length):
             if kept.shape[1] > 0 and t > 0 and t % _SEGMENT == 0:
                 kept[row, t // _SEGMENT - 1, :, low:high] = h
-            step, out = delta[row, t, low:high], y[row, t, low:high]
+            # Slices first: an index like `low + e` might be negative to numba, and would not vectorise.
+            step, source, out = delta[row, t, low:high], x[row, t, low:high], y[row, t, low:high]
             for e in range(_BLOCK):
-                fed[e] = step[e] * x[row, t, low + e]
-                out[e] = D[low + e] * x[row, t, low + e]
+                fed[e] = step[e] * source[e]
+                out[e] = skip[e] * source[e]
             for n in range(states):
                 write, read = B[row, t, n], C[row, t, n]
                 for e in range(_BLOCK):
@@ -165,7 +166,7 @@ def _backward(
     rows, length, channels = x.shape
     states, blocks, groups = A.shape[0], channels // _BLOCK, len(grad_A)
     grouped = (rows + groups - 1) // max(1, groups)
-    zero, negligible = x.dtype.type(0), x.dtype.type(NEGLIGIBLE)
+    zero, negligible = x.dtype.type(0), least(x.dtype)
     for task in prange(groups * blocks):
         group, block = task // blocks, task % blocks
         low, high = block * _BLOCK, block * _BLOCK + _BLOCK
@@ -174,6 +175,7 @@ def _backward(
         decay = np.empty((_SEGMENT, states, _BLOCK), x.dtype)
         later = np.empty((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
         to_rates, to_skip = np.zeros((states, _BLOCK), x.dtype), np.zeros(_BLOCK, x.dtype)
+        skip = D[low:high].copy()
         fed, to_fed, to_step = np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype)
         for row in range(group * grouped, min(group * grouped + grouped, rows)):
             later[:] = 0
@@ -185,9 +187,9 @@ def _backward(
                     h[0] = 0
                 for t in range(start, stop):
                     i = t - start
-                    step = delta[row, t, low:high]
+                    step, source = delta[row, t, low:high], x[row, t, low:high]
                     for e in range(_BLOCK):
-                        fed[e] = step[e] * x[row, t, low + e]
+                        fed[e] = step[e] * source[e]
                     for n in range(states):
                         write = B[row, t, n]
                         share, before, after = decay[i, n], h[i, n], h[i + 1, n]
@@ -197,9 +199,9 @@ def _backward(
                             after[e] = share[e] * before[e] + fed[e] * write
                 for t in range(stop - 1, start - 1, -1):
                     i = t - start
-                    step, out = delta[row, t, low:high], grad[row, t, low:high]
+                    step, source, out = delta[row, t, low:high], x[row, t, low:high], grad[row, t, low:high]
                     for e in range(_BLOCK):
-                        fed[e] = step[e] * x[row, t, low + e]
+                        fed[e] = step[e] * source[e]
                         to_fed[e] = 0
                         to_step[e] = 0
                     for n in range(states):
@@ -211,15 +213,17 @@ def _backward(
                             to_write += g * fed[e]
                             to_fed[e] += g * write
                             g *= decay[i, n, e]
-                            g = g if abs(g) > negligible else zero  # it fades over many positions
+                            g = zero if abs(g) < negligible else g  # it fades over many positions
                             later[n, e] = g
                             g *= h[i, n, e]  # gradient of the exponent Δ A
                             to_step[e] += g * rates[n, e]
                             to_rates[n, e] += g * step[e]
                         grad_B[block, row, t, n] = to_write
                         grad_C[block, row, t, n] = to_read
+                    to_x, to_delta = grad_x[row, t, low:high], grad_delta[row, t, low:high]
                     for e in range(_BLOCK):
-                        grad_x[row, t, low + e] = out[e] * D[low + e] + to_fed[e] * step[e]
-                        grad_delta[row, t, low + e] = to_step[e] + to_fed[e] * x[row, t, low + e]
-                        to_skip[e] += out[e] * x[row, t, low + e]
+                        to_x[e] = out[e] * skip[e] + to_fed[e] * step[e]
+                        to_delta[e] = to_step[e] + to_fed[e] * source[e]
+                    for e in range(_BLOCK):
+                        to_skip[e] += out[e] * source[e]
         grad_A[group, :, low:high], grad_D[group, low:high] = to_rates, to_skip

@@ -57,7 +57,7 @@ class Narm(Readout):
     def _at_targets(self, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(B, L, W) -> (N, W) each. Padding stands after all targets of a row, where no attention goes."""
         first = first_target(batch)
-        trained = batch.targets[:, first:] > 0
-        latest = states[:, first:]
-        scores = additive_attention(self.key(states), self.query(latest), self.score.weight[0])  # (B, L - first, L)
-        return picked(scores @ states, trained), picked(latest, trained)
+        trained = batch.targets > 0
+        query = self.query(states[:, first:])
+        scores = additive_attention(self.key(states), query, self.score.weight[0])  # (B, L - first, L)
+        return picked(scores @ states, trained[:, first:]), picked(states, trained)
