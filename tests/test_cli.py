@@ -140,6 +140,22 @@ def test_models_fitted_on_pandas_answer_on_the_command_line(tmp_path: Path) -> N
     assert best in call("recommend", tmp_path / "model", "--user", "u1", "--k", "1")
 
 
+def test_titles_stand_beside_items(tmp_path: Path) -> None:
+    log = cyclic_log(users=9, events=8, items=6)
+    log.write_csv(tmp_path / "log.csv")
+    named = log.select(pl.col("item").unique()).with_columns(title=pl.format("Title of {}", "item"))
+    named.filter(pl.col("item") != "i2").write_csv(tmp_path / "titles.csv")
+    call("prepare", tmp_path / "log.csv", "--titles", tmp_path / "titles.csv", "--out", tmp_path / "shop")
+    call("fit", tmp_path / "shop", "--model", "mars-t", "--out", tmp_path / "model", *QUICK)
+    explained = json.loads(call("explain", tmp_path / "model", "--user", "u1", "--item", "i3", "--json"))
+    assert explained["title"] == "Title of i3"
+    titles = {term["item"]: term["title"] for term in explained["terms"]}
+    assert titles == {item: None if item == "i2" else f"Title of {item}" for item in log["item"].unique()}
+    assert "Title of i4" in call("explain", tmp_path / "model", "--user", "u1", "--item", "i2")
+    (best,) = json.loads(call("recommend", tmp_path / "model", "--user", "u1", "--k", "1", "--keep-seen", "--json"))
+    assert best["title"] == titles[best["item"]]
+
+
 def test_ranks_are_written(saved: Path, tmp_path: Path) -> None:
     call("evaluate", saved, "--ranks", tmp_path / "ranks.parquet", "--mask-seen")
     ranks = pl.read_parquet(tmp_path / "ranks.parquet")

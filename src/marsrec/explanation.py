@@ -31,12 +31,14 @@ class Explanation:
     """The share of the encoder's last state; all of the score where it does not split."""
     terms: pl.DataFrame
     """A row per event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share. Age and
-    half-life stand in words and in seconds (a half-life counted in events has no seconds)."""
+    half-life stand in words and in seconds (a half-life counted in events has no seconds). A column `title` may stand
+    beside the item."""
 
     def by_event(self) -> pl.DataFrame:
         """Shares of the past events, summed over the heads, largest first."""
+        event = [name for name in _EVENT if name in self.terms.columns]
         return (
-            self.terms.group_by("event", "item", "time", "age", "age_seconds", maintain_order=True)
+            self.terms.group_by(event, maintain_order=True)
             .agg(pl.col("share").sum())
             .sort("share", descending=True, maintain_order=True)
         )
@@ -86,6 +88,7 @@ def explain_score(model: SequenceModel, batch: Batch, code: int, item_ids: Vocab
     return Explanation(score, float(states[0, -1] @ vector), terms)
 
 
+_EVENT = ("event", "item", "title", "time", "age", "age_seconds")
 _TERMS = pl.Schema(
     {
         "event": pl.Int64,

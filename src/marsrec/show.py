@@ -60,11 +60,15 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
         [[r["head"], r["half_life"], f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
     )
     events = sorted(explained.by_event().to_dicts(), key=lambda r: -abs(r["share"]))
-    rows = [[str(r["event"]), str(r["item"]), r["age"], f"{r['share']:+.4f}"] for r in events[:top]]
+    titled = ["title"] if "title" in explained.terms.columns else []
+    rows = [
+        [str(r["event"]), str(r["item"]), *(r[name] or "" for name in titled), r["age"], f"{r['share']:+.4f}"]
+        for r in events[:top]
+    ]
     if others := events[top:]:
         name = f"{len(others)} other{'s' if len(others) > 1 else ''}"
-        rows.append(["", name, "", f"{sum(r['share'] for r in others):+.4f}"])
-    table("By past event (1 is the latest)", ["event", "item", "age", "share"], rows)
+        rows.append(["", name, *("" for _ in titled), "", f"{sum(r['share'] for r in others):+.4f}"])
+    table("By past event (1 is the latest)", ["event", "item", *titled, "age", "share"], rows)
 
 
 def _text(cell: Any) -> str:

@@ -1,14 +1,20 @@
 """Commands that use a saved model: evaluate, recommend and explain."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from marsrec import show
 from marsrec.cli.options import Json, Saved
 from marsrec.errors import SettingsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from marsrec.recommender import Recommender
 
 
 def evaluate(
@@ -108,8 +114,7 @@ def recommend(
     if event:
         histories = [_event(text) for text in event]
     table = recommender.recommend(users, histories=histories, k=k, at=at, mask_seen=not keep_seen, candidates=candidate)
-    if recommender.item_ids.titles is not None:
-        table = table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
+    table = _with_titles(table, recommender)
     if out is not None:
         with atomic_file(out) as temporary:
             _ = table.write_parquet(temporary) if out.suffix == ".parquet" else table.write_csv(temporary)
@@ -155,17 +160,27 @@ def explain(
             raise SettingsError("every item was seen, so none is recommended. Name one with --item.")
         item = best["item"][0]
     explanation = recommender.explain(history, item, at=at)
+    explanation = replace(explanation, terms=_with_titles(explanation.terms, recommender))
+    title = recommender.item_ids.title(item)
     if as_json:
         show.as_json(
             {
                 "item": item,
+                **({} if title is None else {"title": title}),
                 "score": explanation.score,
                 "last_state": explanation.last_state,
                 "terms": explanation.terms.to_dicts(),
             }
         )
         return
-    show.explanation(explanation, item, top)
+    show.explanation(explanation, item if title is None else f"{item}, {title}", top)
+
+
+def _with_titles(table: "pl.DataFrame", recommender: "Recommender") -> "pl.DataFrame":
+    """A table of items with what they are called, where that is known."""
+    if recommender.item_ids.titles is None or table.is_empty():
+        return table
+    return table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
 
 
 def _event(text: str) -> tuple[str, str]:

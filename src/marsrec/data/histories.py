@@ -63,6 +63,11 @@ class Vocabulary:
         frame = self.ids.rename(name).to_frame()
         return frame if self.titles is None else frame.with_columns(title=self.titles)
 
+    def title(self, raw: Any) -> str | None:
+        """What people call an id; None if it has no title."""
+        code = int(self.encode([raw])[0])
+        return None if self.titles is None or code == 0 else self.titles[code - 1]
+
     @classmethod
     def of(cls, frame: pl.DataFrame, name: str) -> Self:
         """What `frame` made."""
