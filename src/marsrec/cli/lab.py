@@ -160,10 +160,12 @@ def efficiency(
     results: Results = Path("results"),
 ) -> None:
     """Measure what all recipes cost, side by side, unless that was done; `marsrec lab report` shows it."""
-    from marsrec.lab.efficiency import measured
+    from marsrec.lab.efficiency import FOLDER, measured
 
     for name in data:
-        show.note(f"{measured(name, results)}")
+        before = (results / FOLDER / f"{name}.json").exists()
+        path = measured(name, results)
+        show.note(f"{path}: measured before; delete it to measure anew." if before else f"{path}")
 
 
 @lab.command()
