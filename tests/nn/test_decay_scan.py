@@ -111,3 +111,12 @@ def test_shapes_that_do_not_fit_are_named() -> None:
     states, decays, mix = inputs(2, 5, 3, 2, 4, 1)
     with pytest.raises(ValueError, match=r"first=0"):
         decay_scan(states, decays, mix)
+
+
+def test_gradients_fade_to_zero_and_not_to_numbers_that_are_slow_to_compute_with() -> None:
+    states = torch.ones(1, 300, 4, requires_grad=True)
+    decays, mix = torch.full((1, 300, 1), 0.5), torch.ones(1, 1, 1, 1)
+    averages = decay_scan(states, decays, mix, 299, implementation="cpu")
+    (gradient,) = torch.autograd.grad(averages.sum(), states)
+    assert (gradient[:, -90:] != 0).all()
+    assert not ((gradient != 0) & (gradient.abs() < torch.finfo(torch.float32).tiny)).any()
