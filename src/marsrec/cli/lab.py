@@ -160,12 +160,10 @@ def efficiency(
     results: Results = Path("results"),
 ) -> None:
     """Measure what all recipes cost, side by side, unless that was done; `marsrec lab report` shows it."""
-    from marsrec.lab.efficiency import FOLDER, measured
+    from marsrec.lab.efficiency import measured
 
     for name in data:
-        before = (results / FOLDER / f"{name}.json").exists()
-        path = measured(name, results)
-        show.note(f"{path}: measured before; delete it to measure anew." if before else f"{path}")
+        show.note(f"{measured(name, results)}")
 
 
 @lab.command()

@@ -138,7 +138,9 @@ def measure(data: str, rounds: int = ROUNDS) -> Costs:
 def measured(data: str, results: Path, rounds: int = ROUNDS) -> Path:
     """Measure unless that was done before, and write it beside the results."""
     path = results / FOLDER / f"{data}.json"
-    if not path.exists():
+    if path.exists():
+        show.note("Measured before; delete this file to measure anew:")
+    else:
         show.note(f"Measuring what the recipes cost at the size of {data} …")
         costs = measure(data, rounds)
         with atomic_file(path) as temporary:
