@@ -84,7 +84,7 @@ def on_ml_1m() -> None:
     ]
     show(
         f"A training step of 2,048 targets on {name}, windows of 200 that overlap by half",
-        ["", "ms", "of mars-t", "epoch s", "peak MB"],
+        ["", "ms", "of mars-t", "epoch s, from the median step", "peak MB"],
         rows,
     )
 

@@ -33,7 +33,7 @@ REPETITIONS = 7
 
 def errors(count: int) -> list[float]:
     """Largest errors, in the order of the table's columns."""
-    rates = torch.tensor(np.append(np.geomspace(0.03, 8, 20), np.geomspace(8.5, STEEPEST, 32)))
+    rates = torch.tensor([1e-8, 1e-4, 1e-3, 0.01, *np.geomspace(0.03, 8, 20), *np.geomspace(8.5, STEEPEST, 32)])
     worst = torch.zeros(4, len(rates), dtype=torch.float64)  # last event, request, request × (1 + z)^…, crowd
     for newest in np.append(0.0, np.geomspace(0.001, LONGEST, 200)):
         older = torch.tensor(np.append(0.0, np.geomspace(1e-5, max(LONGEST - newest, 2e-3), 400)))

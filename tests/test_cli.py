@@ -13,6 +13,7 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.cli import app
 from marsrec.errors import MarsrecError
 from marsrec.models import RECIPES
+from marsrec.nn.kernels.selective_scan import FORCED, chosen
 
 QUICK = ["--epochs", "3", "--targets-per-batch", "128", "--dim", "16", "--length", "8"]
 runner = CliRunner()
@@ -258,3 +259,21 @@ def test_doctor_tells_versions() -> None:
     findings = json.loads(call("doctor", "--json"))
     assert findings["versions"]["torch"].startswith("2.")
     assert findings["machine"]["torch threads"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("forced", "told"),
+    [
+        (None, "numba, compiled for this CPU; MARSREC_SCAN=reference or cpu forces one"),
+        ("cuda", "numba, compiled for this CPU; MARSREC_SCAN=reference or cpu forces one"),
+        ("reference", "torch, a position at a time, forced by MARSREC_SCAN=reference"),
+        ("fastest", "error: selective scan 'fastest'"),
+    ],
+)
+def test_doctor_tells_the_scan(forced: str | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen.cache_clear()
+    monkeypatch.delenv(FORCED, raising=False)
+    if forced:
+        monkeypatch.setenv(FORCED, forced)
+    assert json.loads(call("doctor", "--json"))["kernels"]["selective scan"].startswith(told)
+    chosen.cache_clear()

@@ -55,6 +55,8 @@ def test_density_chooses_length_dropout_heads_and_backbone() -> None:
     assert "165.5 events, 163.5 of them" in rule(165.5, 163.5, dense)
     assert "mars-t with 8 heads. --model mars-m" in rule(165.5, 163.5, dense)
     assert "mars-m with 8 heads. --model mars-t" in rule(165.5, 163.5, model_settings("mars", 163.5))
+    backbone_only = rule(165.5, 163.5, model_settings("mars", 163.5, readout="last"))
+    assert backbone_only.endswith("50 or more: mamba4rec, 2 layers. --model mars-t takes another.")
 
 
 def test_parts_compose_freely() -> None:

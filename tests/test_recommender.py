@@ -83,8 +83,9 @@ def test_candidates(mars: Recommender) -> None:
     chosen = mars.recommend(histories=HISTORY, k=5, candidates=["i9", "i6", "i3"])
     assert chosen["item"].to_list()[0] == "i6"
     assert set(chosen["item"]) == {"i6", "i9"}  # i3 is in the history
-    with pytest.warns(UserWarning, match="1 of 2 candidates are unknown"):
+    with pytest.warns(UserWarning, match="1 of 2 candidates are unknown") as told:
         mars.recommend(histories=HISTORY, candidates=["i9", "nothing"])
+    assert told[0].filename == __file__  # the caller's line, and none of marsrec
     with pytest.raises(DataError, match="none of the 1 ids"):
         mars.recommend(histories=HISTORY, candidates=["nothing"])
 

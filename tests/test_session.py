@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import torch
@@ -23,6 +24,7 @@ KINDS = {
     "mars-m, ages in events": ("mars-m", {"readout.real_time": False}),
     "mars-m, values": ("mars-m", {"readout.values": True}),
     "mars-m, steep heads": ("mars-m", {}),
+    "mars-m, dense": ("mars-m", {"readout.form": "dense"}),
     "mars-t": ("mars-t", {}),
     "mars-t, linear time": ("mars-t", {"readout.time_scale": "linear", "readout.clock": "request"}),
 }
@@ -222,8 +224,9 @@ def test_a_session_in_half_precision_keeps_its_size(recommender: Recommender, dt
 
 def test_bad_events(recommender: Recommender) -> None:
     session = recommender.start([("i1", START)])
-    with pytest.warns(UserWarning, match="unknown item 'tea' was skipped"):
+    with pytest.warns(UserWarning, match="unknown item 'tea' was skipped") as told:
         assert not session.add("tea", START + 1)
+    assert told[0].filename == __file__  # the caller's line, and none of marsrec
     with pytest.raises(DataError, match=f"an event at {START - 1} s after one at {START} s: .* in order of time"):
         session.add("i2", START - 1)
     with pytest.raises(DataError, match=f"an event at {START + 1} s after one at {START + 2} s"):
@@ -231,7 +234,7 @@ def test_bad_events(recommender: Recommender) -> None:
     for moment in (2**70, 2**55, -5, float("nan"), "2500-01-01", "1960-01-01"):
         with pytest.raises(SettingsError, match="before 1970 or after 2100 in the log's unit, s"):
             session.add("i2", moment)
-    for moment in (True, None, "yesterday"):
+    for moment in (True, None, "yesterday", pd.NaT):
         with pytest.raises(SettingsError, match="a moment is a number"):
             session.add("i2", moment)
     with pytest.raises(DataError, match="one raw id"):

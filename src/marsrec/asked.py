@@ -1,6 +1,5 @@
 """What callers ask with, users or histories in any library's columns, and what they get back."""
 
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from torch import Tensor
 from marsrec.data.histories import Histories, Vocabulary, flat_rows
 from marsrec.data.log import LogSettings, read_log
 from marsrec.data.times import PER_SECOND, TimeUnit
-from marsrec.errors import DataError
+from marsrec.errors import DataError, warn
 
 Kind = Literal["polars", "pandas", "pyarrow"]
 
@@ -74,9 +73,7 @@ def given_histories(
     if not known.all():
         names = raw.item_ids.decode(raw.items[~known]).unique(maintain_order=True)
         listed = ", ".join(map(repr, names.head(5))) + (", ..." if len(names) > 5 else "")
-        warnings.warn(
-            f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped: {listed}.", stacklevel=4
-        )
+        warn(f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped: {listed}.")
     owners = np.repeat(np.arange(raw.n_users), raw.lengths)[known]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
     have, want = PER_SECOND[raw.unit], PER_SECOND[unit]

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import warnings
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,7 @@ from marsrec import __version__
 from marsrec.compiled import kernel
 from marsrec.data.catalog import CATALOG, locate
 from marsrec.errors import SettingsError
-from marsrec.nn.kernels.selective_scan import FORCED, chosen
+from marsrec.nn.kernels.selective_scan import FORCED, chosen, forced_on, missing
 from marsrec.threads import like_torch
 from marsrec.training import half_precision
 
@@ -28,7 +29,6 @@ _SCANS = {"reference": "torch, a position at a time", "cpu": "numba, compiled fo
 
 def examine() -> dict[str, dict[str, Any]]:
     """Everything one is asked for in a bug report."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "versions": versions(),
         "machine": {
@@ -41,7 +41,8 @@ def examine() -> dict[str, dict[str, Any]]:
             "linear cross-entropy": "chunked, gradients in the forward pass",
             "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
             "MARS averages, gate, dropout, convolution": "numba on the CPU, torch elsewhere",
-            "selective scan": _scan(device),
+            "selective scan": _scan("cpu"),
+            **({"selective scan on the GPU": _scan("cuda")} if torch.cuda.is_available() else {}),
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
         "data": {
@@ -90,10 +91,16 @@ def machine() -> dict[str, Any]:
 
 
 def _scan(device: str) -> str:
+    """Which selective scan runs on a kind of device, and why."""
     try:
-        return f"{_SCANS[chosen(device)]}; {FORCED}=reference, cpu or cuda forces one"
+        with warnings.catch_warnings(action="ignore"):  # it is told here
+            name = chosen(device)
     except SettingsError as error:
         return f"error: {error}"
+    if forced_on(device):
+        return f"{_SCANS[name]}, forced by {FORCED}={name}"
+    reason = f" ({missing()})" if device == "cuda" and name == "reference" else ""
+    return f"{_SCANS[name]}{reason}; {FORCED}=reference or {device} forces one"
 
 
 def _numba_threads() -> str:

@@ -1,4 +1,7 @@
-"""What marsrec raises when the caller can put it right."""
+"""What marsrec raises when the caller can put it right, and what it warns of."""
+
+import sys
+import warnings
 
 
 class MarsrecError(Exception):
@@ -11,3 +14,11 @@ class DataError(MarsrecError):
 
 class SettingsError(MarsrecError):
     """A setting, an option or a combination of them cannot work."""
+
+
+def warn(message: str) -> None:
+    """Warn, and point at the line outside this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("marsrec."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

@@ -132,7 +132,8 @@ def rule(average_history: float, average_training: float, settings: ModelSetting
     return (
         f"Average length {average_history:.1f} events, {average_training:.1f} of them for training, which is "
         f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {title(settings)}{heads}. "
-        f"--model {'mars-t' if settings.encoder.name == 'mamba' else 'mars-m'} or --heads K takes another."
+        f"--model {'mars-t' if settings.encoder.name == 'mamba' else 'mars-m'}"
+        f"{' or --heads K' if heads else ''} takes another."
     )
 
 

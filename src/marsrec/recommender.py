@@ -1,7 +1,6 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
 import hashlib
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +21,7 @@ from marsrec.data.source import source_from
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit, utc_date
 from marsrec.doctor import machine, versions
-from marsrec.errors import DataError, MarsrecError, SettingsError
+from marsrec.errors import DataError, MarsrecError, SettingsError, warn
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.evaluation.ranking import top_k
 from marsrec.explanation import Explanation, explain_score
@@ -154,7 +153,7 @@ class Recommender:
                 show.note(f"· {sentence}")
         parts = split.apply(histories)
         settings = self.planned_settings(parts.average_length)
-        if progress and self.name == "mars" and self.encoder is None and self.readout is None:
+        if progress and self.name == "mars" and self.encoder is None:
             show.note(rule(len(histories) / histories.n_users, parts.average_length, settings))
         software = versions()  # before training: a checkout may have moved on when it ends
         fitted = fit(
@@ -304,9 +303,7 @@ class Recommender:
         asked = self.instant(at)
         readout = self.settings.readout
         if not (readout.name == "mars" and readout.clock == "request"):
-            warnings.warn(
-                "this model is not on the request clock: the moment of the request changes nothing.", stacklevel=5
-            )
+            warn("this model is not on the request clock: the moment of the request changes nothing.")
         if bool((latest > asked).any()):
             raise DataError(
                 f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}, "
@@ -336,7 +333,7 @@ class Recommender:
         if not (codes > 0).any():
             raise DataError(f"{name}: none of the {len(codes)} ids is an item of the log.")
         if unknown := int((codes == 0).sum()):
-            warnings.warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.", stacklevel=3)
+            warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.")
         return torch.from_numpy(np.unique(codes[codes > 0]).astype(np.int64))
 
     # ----------------------------------------------------------------- live

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from marsrec.asked import NAMELESS, as_kind, is_one
 from marsrec.data.batches import Batch
-from marsrec.errors import DataError
+from marsrec.errors import DataError, warn
 from marsrec.nn.model import ModelMemory, SequenceModel
 
 if TYPE_CHECKING:
@@ -147,13 +146,13 @@ class Session:
             raise DataError(f"an item is one raw id; found {item!r}.")
         code = int(self.recommender.item_ids.encode([item])[0])
         if code == 0:
-            warnings.warn(f"unknown item {item!r} was skipped.", stacklevel=2)
+            warn(f"unknown item {item!r} was skipped.")
             return False
         self.extend(np.array([code]), np.array([self.recommender.instant(time)]))
         return True
 
     def extend(self, codes: NDArray[Any], times: NDArray[np.int64]) -> None:
-        """Take in events by item code, in order of time: all of them, or none if that fails."""
+        """Take in events by the recommender's own item codes, from 1 on, in order of time: all of them or none."""
         self._check_model()
         if len(codes) == 0:
             return

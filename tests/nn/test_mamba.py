@@ -82,6 +82,12 @@ def test_going_on_from_memory_gives_the_states_of_the_whole_history(cuts: list[i
     assert [part.shape for part in memory] == sizes  # as much after thirty events as before the first
 
 
+def test_dropout_has_no_part_in_going_on_from_memory() -> None:
+    encoder = small(layers=2).train()
+    with pytest.raises(RuntimeError, match=r"Mamba goes on from a memory in evaluation mode only: call eval\(\)"):
+        encoder.step(encoder.start(1), torch.randn(1, 4, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 @torch.no_grad()
 def test_memory_in_half_precision_keeps_its_kinds_of_number(half: torch.dtype) -> None:

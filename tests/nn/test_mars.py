@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from marsrec.errors import SettingsError
 from marsrec.nn import mixture
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS, Form, balance_loss, diversity_loss
@@ -270,6 +271,24 @@ def test_an_operator_that_was_first_used_for_inference_trains() -> None:
     operator(states, times, every=True).sum().backward()
     assert operator.raw_rates.grad is not None
     assert torch.isfinite(operator.raw_rates.grad).all()
+
+
+def test_a_moment_and_an_item_for_each_user_vector() -> None:
+    operator, states, times = MARS(8, 2), torch.randn(2, 5, 8), torch.arange(5).expand(2, 5)
+    for now in (times[:, 0], times[:, :1], times[:, 1:], times.float()):
+        with pytest.raises(ValueError, match=r"now is integers \(2, 5\)"):
+            operator(states, times, now=now, every=True)
+    with pytest.raises(ValueError, match=r"now is integers \(2,\), .*; found torch.int64 \(2, 5\)"):
+        operator(states, times, now=times)
+    with pytest.raises(ValueError, match=r"last_items is \(2, 3, 8\), .*; found \(2, 5, 8\)"):
+        operator(states, times, last_items=states, every=True, first=2)
+    with pytest.raises(ValueError, match=r"last_items is \(2, 8\), .*; found \(2, 1, 8\)"):
+        operator(states, times, last_items=states[:, :1])
+
+
+def test_a_clock_that_tells_nothing_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"readout\.real_time=false does not see"):
+        MarsSettings(clock="request", real_time=False).build(8, 8, 3600.0)
 
 
 @pytest.mark.parametrize("shapes", [((2, 5, 4), (2, 5)), ((2, 5, 8), (2, 4)), ((5, 8), (5,))])

@@ -9,7 +9,7 @@ from marsrec.nn.mixture import LONGEST, NODES, STEEPEST, coefficients, nodes
 
 def worst_error(count: int, dtype: torch.dtype) -> float:
     """Largest error of a weight over all exponents and ages, relative to the newest event's weight / (1 + z)."""
-    rates = torch.tensor(np.geomspace(0.03, STEEPEST, 36))
+    rates = torch.tensor([1e-8, 1e-4, 0.006, *np.geomspace(0.03, STEEPEST, 36)])  # training comes close to 0
     worst = 0.0
     for newest in np.append(0.0, np.geomspace(0.001, LONGEST, 15)):
         older = torch.tensor(np.append(0.0, np.geomspace(1e-5, max(LONGEST - newest, 2e-3), 400)))

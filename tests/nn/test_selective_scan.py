@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,6 +155,10 @@ def test_shapes_that_do_not_fit_are_named() -> None:
     x, delta, A, B, C, D = inputs(2, 4, 3, 5)
     with pytest.raises(ValueError, match=r"B and C \(B, L, N\).*\(2, 4, 4\)"):
         selective_scan(x, delta, A, B[..., :4], C, D)
+    with pytest.raises(ValueError, match=r"wants x and delta \(B, L, E\).* x is \(4, 3\)"):
+        selective_scan(x[0], delta, A, B, C, D)
+    with pytest.raises(ValueError, match=r"a state \(B, E, N\), \(2, 3, 5\); found \(1, 3, 5\)"):
+        continued_scan(torch.zeros(1, 3, 5, dtype=x.dtype), x, delta, A, B, C, D)
 
 
 def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None:
@@ -165,6 +170,9 @@ def test_an_implementation_can_be_forced_by_the_environment(monkeypatch) -> None
         module.chosen.cache_clear()
         monkeypatch.setenv(module.FORCED, "cuda")
         assert module.chosen("cpu") == "cpu"  # what was trained on a GPU is evaluated here
+        module.chosen.cache_clear()
+        monkeypatch.setenv(module.FORCED, "cpu")
+        assert module.chosen("mps") == "reference"
         module.chosen.cache_clear()
         monkeypatch.setenv(module.FORCED, "fastest")
         with pytest.raises(SettingsError, match=r"'fastest' \(MARSREC_SCAN .*\): there are reference, cpu, cuda"):
@@ -193,7 +201,7 @@ def mamba_ssm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def test_a_mamba_ssm_that_does_not_load_is_not_chosen(mamba_ssm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mamba_ssm.write_text("raise ImportError('undefined symbol: _ZN3c104cuda9SetDeviceEi')")
-    with pytest.warns(UserWarning, match=r"does not load \(undefined symbol: .*\): the selective scan runs in torch"):
+    with pytest.warns(UserWarning, match=r"does not load \(undefined symbol: .*\): on the GPU .* in torch"):
         assert chosen("cuda") == "reference"
     chosen.cache_clear()
     monkeypatch.setenv(module.FORCED, "cuda")
@@ -202,6 +210,15 @@ def test_a_mamba_ssm_that_does_not_load_is_not_chosen(mamba_ssm: Path, monkeypat
     chosen.cache_clear()
     mamba_ssm.write_text("def selective_scan_fn(): ...")
     assert chosen("cuda") == "cuda"
+
+
+@pytest.mark.skipif(find_spec("mamba_ssm") is not None, reason="mamba-ssm is installed")
+def test_a_gpu_without_mamba_ssm_is_told_of() -> None:
+    chosen.cache_clear()
+    with pytest.warns(UserWarning, match=r"mamba-ssm is not installed \(pip install mamba-ssm\): on the GPU") as told:
+        assert chosen("cuda") == "reference"
+    assert told[0].filename == __file__  # and not a line of marsrec
+    chosen.cache_clear()
 
 
 def test_mamba_ssm_gets_channels_before_positions_and_never_an_empty_batch(mamba_ssm: Path, monkeypatch) -> None:

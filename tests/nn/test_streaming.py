@@ -1,11 +1,14 @@
 """The streaming form against the dense operator."""
 
+import re
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 from marsrec.nn import mixture
-from marsrec.nn.kernels.decayed_average import TimeScale
+from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.mars import MARS
 from marsrec.nn.mixture import coefficients
 from marsrec.nn.streaming import average, extend, mixture_weights, start, streaming_average
@@ -168,10 +171,21 @@ def test_padding_on_the_right_changes_nothing() -> None:
     assert streaming_average(states[:, :0], times[:, :0], now[:, :0], rates[:, :0]).shape == (4, 0, 3, 6)
 
 
-def test_linear_time_is_refused() -> None:
-    states, times, now, rates = histories()
-    with pytest.raises(ValueError, match="time_scale"):
-        streaming_average(states, times, now, rates, time_scale="linear")
+@pytest.mark.parametrize("average", [streaming_average, decayed_average])
+def test_shapes_that_do_not_fit_are_named(average: Callable[..., Tensor]) -> None:
+    states, times, now, rates = (part.detach() for part in histories())
+    found = {
+        "(4, 40, 6), (4, 40), (4, 1), (4, 40, 3)": (states, times, now[:, :1], rates),
+        "(4, 40, 6), (4, 40), (40,), (4, 40, 3)": (states, times, now[0], rates),
+        "(4, 40, 6), (4, 40), (4, 40), (4, 1, 3)": (states, times, now, rates[:, :1]),
+        "(4, 40, 6), (4, 39), (4, 40), (4, 40, 3)": (states, times[:, 1:], now, rates),
+        "(40, 6), (4, 40), (4, 40), (4, 40, 3)": (states[0], times, now, rates),
+    }
+    for shapes, given in found.items():
+        with pytest.raises(ValueError, match=rf"Q = L - 0; found {re.escape(shapes)}"):
+            average(*given)
+    with pytest.raises(ValueError, match="Q = L - 41"):
+        average(states, times, now[:, :0], rates[:, :0], first=41)
 
 
 @pytest.mark.parametrize("switches", [{}, {"real_time": False}, {"modulation": False}], ids=str)
@@ -218,6 +232,16 @@ def test_auto_streams_only_long_histories_of_log_time(
     assert torch.equal(results["dense"], results["auto"]) != streams
     if scale == "log":
         assert torch.equal(results["streaming"], results["auto"]) == streams
+
+
+def test_auto_streams_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere its scan is a loop of torch over all events."""
+    monkeypatch.setattr("marsrec.nn.mars.streaming_average", None)
+    operator = MARS(4, 2).to("meta")
+    states, times = torch.empty(1, 450, 4, device="meta"), torch.zeros(1, 450, dtype=torch.int64, device="meta")
+    assert operator(states, times, every=True).shape == (1, 450, 4)
+    with pytest.raises(TypeError):
+        MARS(4, 2)(torch.randn(1, 450, 4), torch.arange(450)[None], every=True)
 
 
 def test_the_streaming_form_needs_log_time() -> None:

@@ -114,7 +114,8 @@ def test_histories_out_of_order_or_empty_do_not_matter(folders: dict[str, Path],
         assert histories is not None
         times, offsets = np.array(histories.times), np.array(histories.offsets)
         if change == "swapped":
-            times[:2] = times[1::-1]
+            latest = slice(offsets[1] - 2, offsets[1])  # the two that any model looks at
+            times[latest] = times[latest][::-1]
         else:
             offsets[1] = 0
         recommender.histories = replace(histories, times=times, offsets=offsets)

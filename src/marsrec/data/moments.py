@@ -82,7 +82,7 @@ def _date(moment: Any, unit: TimeUnit) -> int:
             raise SettingsError(
                 f"a moment is a number, an ISO date such as 2014-03-01T12:00, or now; found {moment!r}."
             ) from None
-    if not isinstance(moment, date):
+    if not isinstance(moment, date) or moment != moment:  # pandas' NaT is a datetime, and no moment
         raise SettingsError(f"a moment is a number, a date, ISO text or 'now'; found {moment!r}.")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)

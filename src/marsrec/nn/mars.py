@@ -12,7 +12,7 @@ The operator takes the states of any sequence encoder and the times of the event
 Exponential in *log* time is a power law in real time: a head weighs an event of age x hours by (1 + x)^(-ρ) with the
 exponent ρ = λ_k(u) / τ_k. With `time_scale="linear"` it is exp(-ρ x), which is what the paper's propositions speak of.
 
-Shape letters: B users, L positions, Q positions that are read out (1 or L), K heads, d dimensions.
+Shape letters: B users, L positions, Q positions that are read out, K heads, d dimensions.
 """
 
 import math
@@ -32,7 +32,7 @@ Form = Literal["dense", "streaming", "auto"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
-STREAM_FROM = 400  # length from which form="auto" streams, which is then faster
+STREAM_FROM = 400  # length from which form="auto" streams on a CPU, which is then faster
 STREAM_STEEP_FROM = 1600  # the same for exponents that are not gentle
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
@@ -72,7 +72,7 @@ class MARS(nn.Module):
         Not in the paper: the summaries are of W_v h_i, learned from the identity on, instead of h_i.
     form : {"auto", "dense", "streaming"}
         "dense" weighs all pairs of events; "streaming" sums them up by a mixture of fixed exponentials, in time linear
-        in L (see `marsrec.nn.streaming`); "auto" streams where every position of a long history is read out.
+        in L (see `marsrec.nn.streaming`); "auto" streams where every position of a long history is read out on a CPU.
 
     Examples
     --------
@@ -155,7 +155,9 @@ class MARS(nn.Module):
         return states if self.value_map is None else self.value_map(states)
 
     def streams(self) -> bool:
-        """Whether the streaming form is this operator: on the log scale, and with no rate that it would clip."""
+        """Whether the streaming form may stand for this operator: on the log scale, with no rate that it would clip."""
+        if self.form == "dense":
+            return False
         steepest = self.base_rates().max().item() * (math.exp(SIGMA) if self.modulation is not None else 1.0)
         return self.form == "streaming" or (self.time_scale == "log" and steepest <= STEEPEST)
 
@@ -200,8 +202,8 @@ class MARS(nn.Module):
         times : Tensor (B, L)
             Times of the events as integers, never decreasing within a row.
         now : Tensor (B,), or (B, Q) with `every`
-            From when ages are measured. None is the paper's clock, the time of the latest event; the moment of the
-            request is the other choice.
+            Integers: from when ages are measured. None is the paper's clock, the time of the latest event; the moment
+            of the request is the other choice.
         lengths : Tensor (B,), optional
             Number of events of each user, at least 1; all L if not given.
         last_items : Tensor (B, d), or (B, Q, d) with `every`
@@ -219,6 +221,13 @@ class MARS(nn.Module):
         if lengths is not None and (lengths < 1).any():
             raise ValueError("lengths are at least 1: a user without events has no latest one to read out at")
         B, L, d = states.shape
+        asked = (B, L - first) if every else (B,)
+        if now is not None and (now.shape != asked or now.is_floating_point()):
+            raise ValueError(
+                f"now is integers {asked}, a moment for each user vector; found {now.dtype} {tuple(now.shape)}"
+            )
+        if last_items is not None and last_items.shape != (*asked, d):
+            raise ValueError(f"last_items is {(*asked, d)}, one for each user vector; found {tuple(last_items.shape)}")
         order = torch.arange(L, device=states.device)
         if not self.real_time:
             times = order.expand_as(times) * round(self.tau0)
@@ -268,11 +277,14 @@ class MARS(nn.Module):
         """Summaries Z of all heads at the last Q positions, without their weights in memory: (B, Q, K, d)."""
         first = values.shape[1] - rates.shape[1]
         streams = self.form == "streaming"
-        if self.form == "auto" and self.time_scale == "log" and values.shape[1] >= STREAM_FROM:
+        if self.form == "auto" and self.time_scale == "log" and values.is_cpu and values.shape[1] >= STREAM_FROM:
             long = values.shape[1] >= STREAM_STEEP_FROM
             streams = bool((rates <= (STEEPEST if long else GENTLE)).all())  # beyond STEEPEST the forms differ
-        average = streaming_average if streams else decayed_average
-        summaries = average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=self.time_scale)
+        if streams:
+            summaries = streaming_average(values, times, now, rates, first=first, tau0=self.tau0)
+        else:
+            scale = self.time_scale
+            summaries = decayed_average(values, times, now, rates, first=first, tau0=self.tau0, time_scale=scale)
         return summaries.to(self.raw_rates.dtype)
 
     def fuse(self, summaries: Tensor, latest: Tensor, last_items: Tensor, last_states: Tensor) -> tuple[Tensor, Tensor]:

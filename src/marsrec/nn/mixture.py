@@ -94,13 +94,13 @@ def coefficients(rates: Tensor, newest: Tensor, *, count: int = NODES) -> Tensor
     """Coefficients of the nodes, such that an event y before the newest one weighs Σ_m c_m e^(-s_m y).
 
     That is ((1 + newest + y) / (1 + newest))^(-ρ): 1 for the newest event itself. With 44 nodes the error is
-    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ from 0.03 to 20,000 and all ages up to 30 years. Some
+    below 5e-4 (1 + z)^(-min(ρ, 1)), z = y / (1 + newest), for ρ up to 20,000 and all ages up to 30 years. Some
     coefficients are negative; their absolute values sum to less than 6, and beyond 30 years to less than 11.
 
     Parameters
     ----------
     rates : Tensor (..., K)
-        Exponents ρ, positive. Above 20,000 they count as that.
+        Exponents ρ, positive. Above 20,000 they count as that, below 1e-6 as that, with slopes of 0.
     newest : Tensor (...)
         Age of the newest event in units of τ0, at least 0.
     count : int

@@ -10,12 +10,12 @@ Shape letters: B users, L positions, Q positions that are read out, K heads, M n
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from marsrec.nn.kernels.decay_scan import LEAST, Implementation, decay_scan, mixed
+from marsrec.nn.kernels.decayed_average import check_shapes
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.mixture import NODES, coefficients, full_precision, node_rates
 
@@ -28,7 +28,6 @@ def streaming_average(
     *,
     first: int = 0,
     tau0: float = 3600.0,
-    time_scale: Literal["log", "linear"] = "log",
     count: int = NODES,
     implementation: Implementation = "auto",
 ) -> Tensor:
@@ -50,8 +49,6 @@ def streaming_average(
         First position that is read out: Q = L - first. Position q sees the events up to first + q.
     tau0 : float
         One hour, in the unit of the times.
-    time_scale : {"log"}
-        "linear" is refused.
     count : int
         Number M of nodes.
     implementation : {"auto", "reference", "cpu"}
@@ -70,7 +67,7 @@ def streaming_average(
     >>> streaming_average(states, times, times, torch.ones(1, 2, 1)).flatten().round(decimals=2)
     tensor([0., 2.])
     """
-    _check(time_scale)
+    check_shapes(states, times, now, rates, first)
     times = _raised(times)
     elapsed = times.diff(dim=1, prepend=times[:, :1])  # exact; padding may have any time
     newest = _hours(now - times[:, first:], tau0, rates.dtype)  # (B, Q)
@@ -171,11 +168,3 @@ def _decays(elapsed: Tensor, tau0: float, count: int, dtype: torch.dtype) -> Ten
 def _hours(elapsed: Tensor, tau0: float, dtype: torch.dtype) -> Tensor:
     """Integers in units of τ0. Half precision has no room for the seconds of a day."""
     return elapsed.clamp(min=0).to(torch.promote_types(dtype, torch.float32)) / tau0
-
-
-def _check(time_scale: str) -> None:
-    if time_scale != "log":
-        raise ValueError(
-            f'the streaming form needs time_scale="log", got "{time_scale}": in linear time every head decays at a '
-            "rate of its own, which changes with the user, and no fixed set of sums serves all of them"
-        )

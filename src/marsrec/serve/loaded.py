@@ -179,7 +179,8 @@ def _sample(model: Model) -> Tensor:
     vectors = []
     for codes, times in histories:
         session = recommender.start()
-        session.extend(codes[-recommender.settings.length :], times[-recommender.settings.length :])
+        latest = slice(-recommender.settings.length, None)
+        session.extend(codes[latest], np.maximum.accumulate(times[latest]))  # as `Recommender.start` does
         vectors.append(session.vector())
     return torch.stack(vectors)
 

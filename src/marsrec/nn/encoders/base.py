@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
@@ -50,15 +51,25 @@ class Encoder(nn.Module, ABC):
         """The memory of histories without events; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
+    @torch.no_grad()
     def resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
-        """Go on after remembered events: (B, L, d) embedded items -> (B, L, d) states, and the memory after them.
+        """Go on after remembered events: (B, L, d) embedded items -> (B, L, width) states, and the memory after them.
 
-        The states are those that `forward` gives there for the whole history, without dropout or gradients.
+        The states are those that `forward` gives there for the whole history. The encoder has to be in evaluation mode:
+        they come without dropout and without gradients.
         """
+        if self.training:
+            raise RuntimeError(
+                f"{type(self).__name__} goes on from a memory in evaluation mode only: call eval() first"
+            )
+        return self._resume(memory, embedded)
+
+    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+        """What `resume` does; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
     def step(self, memory: Memory, event: Tensor) -> tuple[Tensor, Memory]:
-        """Go on by one event, at a cost that does not depend on how many came before: (B, d) -> (B, d)."""
+        """Go on by one event, at a cost that does not depend on how many came before: (B, d) -> (B, width)."""
         states, memory = self.resume(memory, event[:, None])
         return states[:, 0], memory
 

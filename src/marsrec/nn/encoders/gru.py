@@ -5,7 +5,6 @@ Shape letters: B rows, L positions, d width of the model, H width of the hidden 
 
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -62,8 +61,7 @@ class Gru(Encoder):
         weight = next(self.gru.parameters())
         return (weight.new_zeros(rows, self.gru.num_layers, self.gru.hidden_size),)
 
-    @torch.no_grad()
-    def resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         """See `Encoder.resume`."""
         hidden, last = self.gru(embedded, memory[0].transpose(0, 1).contiguous())  # torch wants layers first
         return self.out(hidden), (last.transpose(0, 1),)

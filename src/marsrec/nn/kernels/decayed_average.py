@@ -75,12 +75,28 @@ def decayed_average(
     tensor([[3.0000, 3.0000],
             [4.5000, 5.0000]])
     """
+    check_shapes(states, times, now, rates, first)
     if implementation == "auto":
         implementation = "cpu" if fits(states, rates) else "reference"
     if implementation == "reference":
         return _reference(states, times, now, rates, first, tau0, time_scale == "log")
     averages: Tensor = _DecayedAverage.apply(states, times, now, rates, first, tau0, time_scale == "log")  # type: ignore[no-untyped-call]
     return averages
+
+
+def check_shapes(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int) -> None:
+    """Refuse what does not fit together; compiled loops would read beyond an array's end."""
+    parts = (states, times, now, rates)
+    fits_together = states.ndim == 3 and rates.ndim == 3 and 0 <= first <= states.shape[1]
+    if fits_together:
+        (B, L, _), K = states.shape, rates.shape[2]
+        wanted = [(B, L), (B, L - first), (B, L - first, K)]
+        fits_together = [tuple(part.shape) for part in parts[1:]] == wanted
+    if not fits_together:
+        raise ValueError(
+            f"averages by age want states (B, L, d), times (B, L), now (B, Q) and rates (B, Q, K), Q = L - {first}; "
+            f"found {', '.join(str(tuple(part.shape)) for part in parts)}"
+        )
 
 
 def _reference(

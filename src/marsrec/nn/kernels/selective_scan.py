@@ -9,7 +9,6 @@ Shapes: B rows, L positions, E channels, N states per channel.
 """
 
 import os
-import warnings
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from marsrec.errors import SettingsError
+from marsrec.errors import SettingsError, warn
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.kernels.selective_scan_cpu import cpu_scan, cpu_scan_from
 
@@ -31,18 +30,22 @@ FORCED = "MARSREC_SCAN"
 @cache
 def chosen(device: str) -> Implementation:
     """The implementation that runs on a kind of device, decided at the first call."""
-    forced = os.environ.get(FORCED)
-    if forced and not (forced == "cuda" and device == "cpu"):  # a model that was trained there is evaluated here
+    if forced := forced_on(device):
         return _possible(forced, device)
     if device == "cuda":
-        if not (missing := _missing()):
+        if not (reason := missing()):
             return "cuda"
-        if find_spec("mamba_ssm") is not None:
-            warnings.warn(f"{missing}: the selective scan runs in torch, a position at a time.", stacklevel=2)
+        warn(f"{reason}: on the GPU the selective scan runs in torch, a position at a time.")
     return "cpu" if device == "cpu" else "reference"
 
 
-def _missing() -> str | None:
+def forced_on(device: str) -> str | None:
+    """What the environment forces on a kind of device: one device's kernel says nothing about another's tensors."""
+    forced = os.environ.get(FORCED)
+    return None if forced in ("cpu", "cuda") and forced != device else forced
+
+
+def missing() -> str | None:
     """Why mamba-ssm cannot be used, if so."""
     if find_spec("mamba_ssm") is None:
         return "mamba-ssm is not installed (pip install mamba-ssm)"
@@ -59,8 +62,8 @@ def _possible(name: str, device: str) -> Implementation:
         reason = f"there are {', '.join(get_args(Implementation))}"
     elif name in ("cpu", "cuda") and name != device:
         reason = f"it does not run on tensors of the {device}; take {device if device == 'cpu' else 'reference'!r}"
-    elif name == "cuda" and (missing := _missing()):
-        reason = missing
+    elif name == "cuda" and (absent := missing()):
+        reason = absent
     else:
         return name  # type: ignore[return-value]
     raise SettingsError(f"selective scan {name!r} ({FORCED} or implementation=...): {reason}.")
@@ -91,8 +94,8 @@ def selective_scan(
     D : Tensor (E,)
         Share of the input that goes straight to the output.
     implementation : {"reference", "cpu", "cuda"}, optional
-        Which one to use. If not given, what the environment variable MARSREC_SCAN says, else the fastest there is for
-        the device.
+        Which one to use. If not given, what the environment variable MARSREC_SCAN says if it runs on this device, else
+        the fastest there is for it.
 
     Returns
     -------
@@ -132,6 +135,8 @@ def continued_scan(
     `selective_scan`.
     """
     _check(x, delta, A, B, C, D)
+    if state.shape != (len(x), *A.shape):
+        raise ValueError(f"continued_scan wants a state (B, E, N), {(len(x), *A.shape)}; found {tuple(state.shape)}")
     dtype = x.dtype
     x, delta, A, B, C, D, state = widened(x, delta, A, B, C, D, state)
     if chosen(x.device.type) == "cpu":
@@ -155,10 +160,11 @@ def reference(
 
 
 def _check(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> None:
-    rows, length, channels = x.shape
-    states = A.shape[-1]
     found = [tuple(part.shape) for part in (delta, A, B, C, D)]
-    wanted = [tuple(x.shape), (channels, states), (rows, length, states), (rows, length, states), (channels,)]
+    wanted: list[tuple[int, ...]] = []
+    if x.ndim == 3 and A.ndim == 2:
+        (rows, length, channels), states = x.shape, A.shape[1]
+        wanted = [(rows, length, channels), (channels, states), *[(rows, length, states)] * 2, (channels,)]
     if found != wanted:
         raise ValueError(
             "selective_scan wants x and delta (B, L, E), A (E, N), B and C (B, L, N) and D (E,); "

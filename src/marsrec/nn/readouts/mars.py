@@ -45,13 +45,16 @@ class MarsSettings(Settings):
     which are underfitted rather than overfitted."""
     form: Form = "auto"
     """How the weighted sums are computed: "dense" from all pairs of events, "streaming" in time linear in the length by
-    a mixture of fixed exponentials (log scale only), "auto" streaming where training windows are long."""
+    a mixture of fixed exponentials (log scale only), "auto" streaming where training windows are long, and in live
+    sessions. With "dense" sessions keep the latest events and compute from them."""
 
     def build(self, dim: int, width: int, tau0: float) -> "Mars":
         """Make the readout."""
         same_width(self.name, dim, width)
         if self.form == "streaming" and self.time_scale != "log":
             raise SettingsError('readout.form "streaming" needs readout.time_scale "log"; use form "dense" or "auto".')
+        if self.clock == "request" and not self.real_time:
+            raise SettingsError("readout.clock=request tells the time, which readout.real_time=false does not see.")
         return Mars(dim, tau0, self)
 
 
