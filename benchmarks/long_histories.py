@@ -14,7 +14,8 @@ from marsrec.data.batches import Batch
 from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import model_settings
 from marsrec.nn.settings import ModelSettings
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 
 ITEMS = 3_416  # those of ml-1m
 POSITIONS = 3_200  # in a step

@@ -7,7 +7,8 @@ from benchmarks.training import Stepper, targets
 from marsrec.data.splits import Split
 from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.models import RECIPES, model_settings, targets_per_batch
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 
 STEPS = 6
 

@@ -23,7 +23,7 @@ from marsrec.data.splits import leave_one_out
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.models import model_settings
 from marsrec.training.fit import fit
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 
 def tied_pairs(frame: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,8 @@ from marsrec.models import model_settings
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 
 DATA = ("beauty", "ml-1m")
 STEPS = 12

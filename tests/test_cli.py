@@ -99,6 +99,8 @@ def test_fit_recommend_explain_evaluate(log: Path, saved: Path) -> None:
     assert [row["rank"] for row in table] == [1, 2, 3, 4]
     explained = json.loads(call("explain", saved, "--user", "u3", "--json"))
     assert explained["item"] == table[0]["item"]
+    told = call("explain", saved, "--user", "u3").splitlines()[0]
+    assert told.startswith(f"Score of {explained['item']}: {explained['score']:.4f} = ")
     total = explained["last_state"] + sum(term["share"] for term in explained["terms"])
     assert total == pytest.approx(explained["score"], abs=1e-5)
     assert explained["score"] == pytest.approx(table[0]["score"], abs=1e-5)
@@ -265,7 +267,7 @@ def test_doctor_tells_versions() -> None:
     ("forced", "told"),
     [
         (None, "numba, compiled for this CPU; MARSREC_SCAN=reference or cpu forces one"),
-        ("cuda", "numba, compiled for this CPU; MARSREC_SCAN=reference or cpu forces one"),
+        ("cuda", "numba, compiled for this CPU; MARSREC_SCAN=cuda is for other devices"),
         ("reference", "torch, a position at a time, forced by MARSREC_SCAN=reference"),
         ("fastest", "error: selective scan 'fastest'"),
     ],

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,6 +79,17 @@ def test_more_items_asked_for_than_there_are(mars: Recommender) -> None:
     assert sorted(everything["item"]) == sorted(LOG["item"].unique())  # padding is never among them
     assert everything["score"].is_sorted(descending=True)
     assert mars.recommend(histories=HISTORY, k=100).height == 15 - 3
+
+
+def test_it_tells_what_it_is(mars: Recommender) -> None:
+    assert repr(Recommender("mars-m")) == "<Recommender: mars-m, not fitted>"
+    assert repr(mars).startswith("<Recommender: mars-t, ")
+    assert f"{len(mars.item_ids)} items, {mars.histories.n_users} users>" in repr(mars)
+
+
+def test_only_training_waits_for_lightning() -> None:
+    code = "import sys, marsrec.recommender, marsrec.cli.use; sys.exit('lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_candidates(mars: Recommender) -> None:

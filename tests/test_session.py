@@ -242,6 +242,8 @@ def test_bad_events(recommender: Recommender) -> None:
     with pytest.raises(SettingsError, match=r"looks like a date\. Write it as 2020-01-05"):
         session.add("i2", 20200105)
     assert session.events == 1
+    with pytest.raises(DataError, match=r"the bytes of its to_bytes\(\); found str"):
+        recommender.restore("abc")
     assert session.add("i2", "2030-01-01")
 
 

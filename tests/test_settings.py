@@ -1,7 +1,7 @@
 """Settings explain themselves."""
 
 from marsrec.nn.settings import ModelSettings
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 
 def test_help_tells_what_each_field_means() -> None:

@@ -4,7 +4,7 @@ import numba
 import pytest
 import torch
 
-from marsrec.threads import like_torch
+from marsrec.threads import like_torch, one_thread
 
 
 def test_kernels_run_with_torchs_threads_and_leave_both_numbers_as_they_were() -> None:
@@ -25,3 +25,19 @@ def test_kernels_run_with_torchs_threads_and_leave_both_numbers_as_they_were() -
     finally:
         torch.set_num_threads(before)
         numba.set_num_threads(own)
+
+
+def test_small_things_take_one_thread() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            with like_torch():
+                assert numba.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError), one_thread():
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

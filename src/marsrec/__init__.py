@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marsrec.nn.mars import MARS as MARS
     from marsrec.recommender import Recommender as Recommender
-    from marsrec.training.module import TrainingSettings as TrainingSettings
+    from marsrec.training.settings import TrainingSettings as TrainingSettings
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "MARS": "marsrec.nn.mars",
     "Recommender": "marsrec.recommender",
-    "TrainingSettings": "marsrec.training.module",
+    "TrainingSettings": "marsrec.training.settings",
 }
 
 __all__ = ["MARS", "Recommender", "TrainingSettings", "__version__"]

@@ -15,7 +15,7 @@ from marsrec.lab.inspection import read_heads
 from marsrec.lab.page import COLORS, STYLES, plot
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 TRAINING = TrainingSettings(epochs=12, patience=3, targets_per_batch=1024, learning_rate=3e-3, tensorboard=False)
 OPTIONS = {"length": 50, "encoder.dropout": 0.2}

@@ -100,7 +100,9 @@ def _scan(device: str) -> str:
     if forced_on(device):
         return f"{_SCANS[name]}, forced by {FORCED}={name}"
     reason = f" ({missing()})" if device == "cuda" and name == "reference" else ""
-    return f"{_SCANS[name]}{reason}; {FORCED}=reference or {device} forces one"
+    forced = os.environ.get(FORCED)
+    how = f"{FORCED}={forced} is for other devices" if forced else f"{FORCED}=reference or {device} forces one"
+    return f"{_SCANS[name]}{reason}; {how}"
 
 
 def _numba_threads() -> str:

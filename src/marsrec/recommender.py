@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
@@ -30,8 +31,14 @@ from marsrec.nn.mixture import nodes
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
 from marsrec.session import Session, as_bytes
-from marsrec.training.fit import Fitted, fit
-from marsrec.training.module import TrainingSettings
+from marsrec.threads import one_thread
+from marsrec.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from marsrec.training.fit import Fitted
+
+SHARED_FROM = 1 << 18
+"""Scores from which threads share the ranking."""
 
 
 class Recommender:
@@ -94,6 +101,12 @@ class Recommender:
         self.kind: Kind = "polars"
         self._fingerprint: bytes | None = None
 
+    def __repr__(self) -> str:
+        if self._network is None:
+            return f"<Recommender: {self.name}, not fitted>"
+        users = f", {self.histories.n_users:,} users" if self.histories is not None else ""
+        return f"<Recommender: {title(self.settings)}, {len(self.item_ids):,} items{users}>"
+
     # ------------------------------------------------------------------ fit
 
     def _check_settings(self) -> ModelSettings:
@@ -146,6 +159,8 @@ class Recommender:
         progress : bool
             Show progress.
         """
+        from marsrec.training.fit import fit  # Lightning takes seconds, and only training needs it
+
         source = source_from(log, log_settings or LogSettings(), ties)
         histories, split = source.histories, split or SplitSettings()
         if progress:
@@ -252,7 +267,9 @@ class Recommender:
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
         if len(known):
-            scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
+            small = len(known) * len(self.item_ids) < SHARED_FROM
+            with one_thread() if small else nullcontext():
+                scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
             tables.append(self._table(known, scores, items, "model"))
         cold = np.setdiff1d(np.arange(len(ids)), known)
         if len(cold) or not tables:
@@ -301,14 +318,14 @@ class Recommender:
         if at is None:
             return latest.clamp(min=self.log_end)
         asked = self.instant(at)
-        readout = self.settings.readout
-        if not (readout.name == "mars" and readout.clock == "request"):
-            warn("this model is not on the request clock: the moment of the request changes nothing.")
         if bool((latest > asked).any()):
             raise DataError(
                 f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}, "
                 f"{utc_date(int(latest.max()), self.unit)}). Give a later moment."
             )
+        readout = self.settings.readout
+        if not (readout.name == "mars" and readout.clock == "request"):
+            warn("this model is not on the request clock: the moment of the request changes nothing.")
         return torch.full_like(latest, asked)
 
     def instant(self, moment: Any) -> int:
@@ -365,6 +382,8 @@ class Recommender:
 
     def restore(self, data: bytes | bytearray | memoryview) -> Session:
         """Go on with a session from its `to_bytes`."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise DataError(f"a session is restored from the bytes of its to_bytes(); found {type(data).__name__}.")
         return Session.from_bytes(self, bytes(data))
 
     def fingerprint(self) -> bytes:
@@ -459,7 +478,7 @@ class Recommender:
         return self._network
 
 
-def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:
+def _measure(fitted: "Fitted", parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:
     measured: tuple[Part, ...] = ("valid", "test")
     return {
         **{part: evaluate(fitted.model, parts, settings.length, part).metrics for part in measured},

@@ -23,7 +23,7 @@ from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError
 from marsrec.nn.settings import ModelSettings
 from marsrec.storage import atomic_folder
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 R = TypeVar("R", bound="Recommender")
 

@@ -11,6 +11,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from marsrec.asked import NAMELESS, as_kind, is_one
 from marsrec.data.batches import Batch
 from marsrec.errors import DataError, warn
 from marsrec.nn.model import ModelMemory, SequenceModel
+from marsrec.threads import one_thread
 
 if TYPE_CHECKING:
     from marsrec.recommender import Recommender
@@ -31,6 +33,7 @@ HEADER = struct.Struct("<8s8s8sqq")
 """Start of a serialised session: magic, fingerprint of the model, checksum, number of events, time of the latest."""
 MAGIC = b"marsrec1"
 PIECE = 4096  # events of a given history that are taken in at a time
+SHARED_FROM = 256  # events from which threads share their work
 
 
 class Remembered(ABC):
@@ -165,7 +168,7 @@ class Session:
             )
         device, kept = self.recommender.network.items.weight.device, self.past.tensors
         try:
-            with torch.no_grad():
+            with torch.no_grad(), one_thread() if len(codes) < SHARED_FROM else nullcontext():
                 for start in range(0, len(codes), PIECE):
                     piece = slice(start, start + PIECE)
                     moments = torch.from_numpy(np.ascontiguousarray(times[piece], dtype=np.int64))
@@ -185,7 +188,7 @@ class Session:
             raise DataError("a session without events has no user vector. Add an event first.")
         now = self.recommender._moments(at, torch.tensor([self.latest]))
         device = self.recommender.network.items.weight.device
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             return self.past.vector(now.to(device))[0]
 
     def recommend(

@@ -15,6 +15,11 @@ results = Console()
 remarks = Console(stderr=True, highlight=False)
 
 
+def sentence(text: str) -> None:
+    """Print a result that is a sentence."""
+    results.print(text, markup=False, soft_wrap=True, highlight=False)
+
+
 def as_json(value: Any) -> None:
     """Print a result for programs."""
     print(json.dumps(value, indent=2, default=str))
@@ -28,7 +33,8 @@ def note(sentence: str) -> None:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are aligned on the right."""
     rows = [[_text(cell) for cell in row] for row in rows]
-    grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
+    named = any(columns)
+    grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold", show_header=named)
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in rows if row[index])  # an empty cell is neither
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
@@ -50,9 +56,9 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
     """Print an explanation: heads, then the past events that count most, for or against the item."""
     score, last = explained.score, explained.last_state
     if explained.terms.is_empty():
-        note(f"Score of {item}: {score:.4f}. It does not split over past events and time scales; those of MARS do.")
+        sentence(f"Score of {item}: {score:.4f}. It does not split over past events and time scales; those of MARS do.")
         return
-    note(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
+    sentence(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
     heads = explained.by_head()
     table(
         "By time scale",

@@ -25,3 +25,18 @@ def like_torch() -> Iterator[None]:
         finally:
             torch.set_num_threads(threads)
             numba.set_num_threads(own)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in this thread alone what is too small to be shared.
+
+    Threads wait for each other after each operation. Where something else keeps the cores busy, waiting takes many
+    times as long as computing.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

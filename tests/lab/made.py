@@ -13,7 +13,7 @@ from marsrec.data.splits import SplitSettings
 from marsrec.lab.comparison import origin
 from marsrec.lab.results import RANKS, Result
 from marsrec.models import model_settings, paper_options
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 
 def result(

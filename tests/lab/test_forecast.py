@@ -16,7 +16,7 @@ from marsrec.lab.forecast import expected_minutes
 from marsrec.lab.results import Result
 from marsrec.lab.runner import Place, place_of, source_of
 from marsrec.training.fit import CHECKPOINT, CURVE
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 EVENTS = 20 * 12
 

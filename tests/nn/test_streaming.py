@@ -234,6 +234,25 @@ def test_auto_streams_only_long_histories_of_log_time(
         assert torch.equal(results["streaming"], results["auto"]) == streams
 
 
+def test_moments_of_averages_are_exact() -> None:
+    states, times, now, rates = (part.detach() for part in histories())
+    for given in ((times.float(), now), (times, now.float())):
+        with pytest.raises(ValueError, match="integers, in which moments are exact; found torch"):
+            streaming_average(states, *given, rates)
+
+
+def test_a_past_takes_only_what_fits_it() -> None:
+    """Without an axis for positions each user would take in the events of all of them."""
+    states, times, _, rates = (part.detach() for part in histories())
+    past = extend(start(torch.zeros(4, 6, dtype=torch.float64)), states[:, :1], times[:, :1])
+    for given in ((states[:, 1], times[:, 1]), (states[:, 1:2], times[:, 1]), (states[:3, :1], times[:3, :1])):
+        with pytest.raises(ValueError, match=r"the past of 4 users takes states \(4, L, 6\) and times \(4, L\); found"):
+            extend(past, *given)
+    for given in ((rates[:, 0], times[:3, 1]), (rates[:, 0], times[:, 1:2]), (rates, times[:, 1])):
+        with pytest.raises(ValueError, match=r"is read with rates \(4, K\) and now \(4,\); found"):
+            average(past, *given)
+
+
 def test_auto_streams_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere its scan is a loop of torch over all events."""
     monkeypatch.setattr("marsrec.nn.mars.streaming_average", None)

@@ -26,7 +26,8 @@ from marsrec.models import model_settings
 from marsrec.nn.by_length import by_length
 from marsrec.nn.settings import ModelSettings
 from marsrec.training.fit import CHECKPOINT, CURVE, fit
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 
 SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
 QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256, tensorboard=False)
@@ -91,7 +92,8 @@ from tests.synthetic import cyclic_log, histories_of
 from marsrec.data.splits import leave_one_out
 from marsrec.models import model_settings
 from marsrec.training.fit import fit
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 import torch
 torch.set_num_threads(1)
 split = leave_one_out(histories_of(cyclic_log(users=200)))

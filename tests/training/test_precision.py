@@ -13,7 +13,8 @@ from marsrec.errors import SettingsError
 from marsrec.models import RECIPES, model_settings
 from marsrec.training import half_precision
 from marsrec.training.fit import CHECKPOINT, fit
-from marsrec.training.module import TrainingSettings, training_batches
+from marsrec.training.module import training_batches
+from marsrec.training.settings import TrainingSettings
 
 CASES = [(name, {}) for name in RECIPES] + [("mars-t", {"readout.form": "streaming"})]
 

@@ -114,7 +114,7 @@ def fit(
     from marsrec.models import paper_options, title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
-    from marsrec.training.module import TrainingSettings
+    from marsrec.training.settings import TrainingSettings
 
     reading = locals()
     chosen = {"length": length, "dim": dim, "readout.heads": heads, "encoder.dropout": dropout, "readout.clock": clock}

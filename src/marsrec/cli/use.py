@@ -23,7 +23,9 @@ def evaluate(
     mask_seen: Annotated[
         bool, typer.Option("--mask-seen", help="Do not rank items of the user's past, but for the target itself.")
     ] = False,
-    k: Annotated[list[int] | None, typer.Option(help="Cut-offs of the metrics; 5, 10 and 20 if not given.")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--k", "-k", help="Cut-offs of the metrics; 5, 10 and 20 if not given.")
+    ] = None,
     ranks: Annotated[
         Path | None, typer.Option(help="Write every target's rank to this parquet file.", dir_okay=False)
     ] = None,
@@ -86,7 +88,7 @@ def recommend(
     event: Annotated[
         list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
     ] = None,
-    k: Annotated[int, typer.Option(help="How many items.")] = 10,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many items.")] = 10,
     at: Annotated[str | None, typer.Option(help="Moment of the request (request clock).")] = None,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Also items of the user's past.")] = False,
     candidate: Annotated[

@@ -15,7 +15,7 @@ from marsrec.lab import paper
 from marsrec.lab.results import RANKS, Result
 from marsrec.lab.significance import Difference, Floats, gains, paired
 from marsrec.models import model_settings, paper_options, targets_per_batch
-from marsrec.training.module import NOT_DECISIVE
+from marsrec.training.settings import NOT_DECISIVE
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
 AS_PAPER: tuple[tuple[str, Any], ...] = ()

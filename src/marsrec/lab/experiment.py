@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError
 from marsrec.data.histories import Ties
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings, explain_validation
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 
 class Run(Settings):

@@ -8,7 +8,7 @@ from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result
 from marsrec.lab.runner import Place, model_of, source_of
 from marsrec.models import title
-from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingSettings
+from marsrec.training.settings import MONITOR, NOT_DECISIVE, TrainingSettings
 
 
 def expected_minutes(run: Run, place: Place, found: Sequence[Result]) -> float | None:

@@ -26,7 +26,7 @@ from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
 from marsrec.lab.significance import Difference
 from marsrec.models import RECIPES, backbone
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
 """The data of the comparison, run or not: the paper's, and what stands in for two of them."""

@@ -17,7 +17,7 @@ from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.storage import atomic_file
-from marsrec.training.module import NOT_DECISIVE, TrainingSettings
+from marsrec.training.settings import NOT_DECISIVE, TrainingSettings
 
 RANKS = "ranks"
 """Folder of the ranks, beside the results."""

@@ -218,7 +218,7 @@ class MARS(nn.Module):
             raise ValueError(f"MARS(dim={self.dim}) wants states (B, L, {self.dim}) and times (B, L); found {found}")
         if times.is_floating_point():
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
-        if lengths is not None and (lengths < 1).any():
+        if (states.shape[1] == 0 and not every) or (lengths is not None and (lengths < 1).any()):
             raise ValueError("lengths are at least 1: a user without events has no latest one to read out at")
         B, L, d = states.shape
         asked = (B, L - first) if every else (B,)

@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marsrec.nn.kernels.numeric import widened
+from marsrec.threads import one_thread
 
 NODES = 44
 """Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""
@@ -82,11 +83,14 @@ def _folding(count: int) -> Array:
     ages = np.append(0.0, np.geomspace(1e-5, LONGEST, 380))
     slow = np.exp(-ages[:, None] * nodes(count))  # (ages, M)
     folded = []
-    for rate in _FINE_RATES:
-        importance = 1 + rate * ages
-        columns = slow * importance[:, None]
-        scale = np.linalg.norm(columns, axis=0)
-        folded.append(np.linalg.lstsq(columns / scale, np.exp(-rate * ages) * importance, rcond=1e-7)[0] / scale)
+    with one_thread():  # hundreds of small systems
+        for rate in _FINE_RATES:
+            importance = 1 + rate * ages
+            columns = slow * importance[:, None]
+            scale = np.linalg.norm(columns, axis=0)
+            scaled, wanted = torch.from_numpy(columns / scale), torch.from_numpy(np.exp(-rate * ages) * importance)
+            solved = torch.linalg.lstsq(scaled, wanted[:, None], rcond=1e-7, driver="gelsd").solution[:, 0]
+            folded.append(solved.numpy() / scale)
     return np.stack(folded)
 
 

@@ -68,6 +68,8 @@ def streaming_average(
     tensor([0., 2.])
     """
     check_shapes(states, times, now, rates, first)
+    if times.is_floating_point() or now.is_floating_point():
+        raise ValueError(f"times and now are integers, in which moments are exact; found {times.dtype} and {now.dtype}")
     times = _raised(times)
     elapsed = times.diff(dim=1, prepend=times[:, :1])  # exact; padding may have any time
     newest = _hours(now - times[:, first:], tau0, rates.dtype)  # (B, Q)
@@ -113,6 +115,10 @@ def extend(past: Past, states: Tensor, times: Tensor) -> Past:
 
     One that is before the newest event counts as simultaneous with it.
     """
+    B, _, d = past.sums.shape
+    if states.ndim != 3 or states.shape != (B, states.shape[1], d) or times.shape != states.shape[:2]:
+        found = f"{tuple(states.shape)} and {tuple(times.shape)}"
+        raise ValueError(f"the past of {B} users takes states ({B}, L, {d}) and times ({B}, L); found {found}")
     if states.shape[1] == 0:
         return past
     empty = past.counts[:, 0] == 0
@@ -131,6 +137,10 @@ def average(past: Past, rates: Tensor, now: Tensor) -> Tensor:
 
     The past stays as of its newest event; `now` may go on as long as no event comes. Without events they are zeros.
     """
+    B = len(past.time)
+    if rates.ndim != 2 or len(rates) != B or now.shape != (B,):
+        found = f"{tuple(rates.shape)} and {tuple(now.shape)}"
+        raise ValueError(f"the past of {B} users is read with rates ({B}, K) and now ({B},); found {found}")
     newest = _hours(now - past.time, past.tau0, rates.dtype)
     mix = coefficients(rates, newest, count=past.counts.shape[1])  # (B, K, M)
     with full_precision(mix):

@@ -25,8 +25,9 @@ from marsrec.nn.settings import ModelSettings
 from marsrec.storage import atomic_file
 from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
-from marsrec.training.module import MONITOR, NOT_DECISIVE, TrainingModule, TrainingSettings
+from marsrec.training.module import TrainingModule
 from marsrec.training.progress import Progress
+from marsrec.training.settings import MONITOR, NOT_DECISIVE, TrainingSettings
 
 CHECKPOINT = "training.safetensors"
 """The state of an unfinished training, in its folder."""

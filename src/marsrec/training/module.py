@@ -1,11 +1,8 @@
 """The Lightning module: batches of an epoch, a step, and validation by full ranking."""
 
-from typing import Literal, Self
-
 import lightning as L
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -14,64 +11,11 @@ from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
 from marsrec.evaluation.metrics import metrics
 from marsrec.evaluation.ranking import target_ranks
-from marsrec.models import targets_per_batch
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import Softmax
 from marsrec.nn.settings import ModelSettings
-from marsrec.settings import Settings
-
-MONITOR = "NDCG@10"
-"""The validation metric that decides when to stop and which weights are kept."""
-
-
-class TrainingSettings(Settings):
-    """How a model is trained. The defaults are the paper's."""
-
-    epochs: int = Field(200, ge=1)
-    """At most this many passes over the training events."""
-    patience: int = Field(20, ge=1)
-    """Stop after this many epochs without a better validation NDCG@10."""
-    learning_rate: float = Field(1e-3, gt=0)
-    """Adam's learning rate."""
-    targets_per_batch: int = Field(2048, ge=1)
-    """Number of predicted events per step. `Recommender` takes that of the recipe, unless this is given."""
-    pool: int = Field(16, ge=1)
-    """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
-    Prefixes are mixed."""
-    overlap: float = Field(0.5, ge=0, lt=1)
-    """Histories longer than a window are cut into windows that overlap by this share of their length: each window after
-    the first is trained on its new part only, so that every target looks back on at least the overlap."""
-    prefix_share: float = Field(1.0, gt=0, le=1)
-    """Models that are not causal train on a row per target. This share of the rows is drawn anew for each epoch."""
-    sampled_negatives: int = Field(0, ge=0)
-    """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
-    seed: int = Field(0, ge=0)
-    """Initial weights, dropout, and the order of batches follow from it."""
-    max_minutes: float | None = Field(None, gt=0)
-    """Stop after this time and keep the best weights so far; a resumed training has as long again."""
-    accelerator: str = "auto"
-    """Where to train, in Lightning's words: "cpu", "gpu", "auto"."""
-    devices: int | str = "auto"
-    """How many devices: "auto" is one, -1 all, else as Lightning has it. Each takes batches of its own, so a step sees
-    so many times as many targets; where batches do not divide evenly, some are taken twice, in validation as well."""
-    strategy: str = "auto"
-    """How several devices work together, in Lightning's words: "ddp", "auto"."""
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
-    """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
-    tensorboard: bool = True
-    """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
-
-    def suited_to(self, model: ModelSettings) -> Self:
-        """The same, with the recipe's number of targets per batch unless one was given."""
-        usual = targets_per_batch(model)
-        if "targets_per_batch" in self.model_fields_set or self.targets_per_batch == usual:
-            return self
-        return self.model_copy(update={"targets_per_batch": usual})
-
-
-NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator"}
-"""Training settings that do not decide a result."""
+from marsrec.training.settings import TrainingSettings
 
 
 def training_batches(

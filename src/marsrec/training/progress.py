@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from marsrec.training.module import MONITOR
+from marsrec.training.settings import MONITOR
 
 if TYPE_CHECKING:
     from marsrec.training.fit import Keeper

@@ -25,7 +25,7 @@ from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
-from marsrec.training.module import TrainingSettings
+from marsrec.training.settings import TrainingSettings
 
 SHARED = 1e6  # concentration of the users' weights at which all users have the same
 OPTIONS = {"length": 50, "encoder.dropout": 0.2, "readout.dropout": 0.2, "readout.clock": "request"}
