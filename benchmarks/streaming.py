@@ -156,7 +156,7 @@ def main(folders: Sequence[str] = ()) -> None:
     ]
     rows = [[str(count), *(f"{error:.1e}" for error in errors(count))] for count in COUNTS]
     show(
-        f"Largest error of a weight, relative to the newest's; ρ from 0.03 to {STEEPEST:,.0f}, ages up to 30 years",
+        f"Largest error of a weight, relative to the newest's; ρ up to {STEEPEST:,.0f}, ages up to 30 years",
         columns,
         rows,
         CAPTION,

@@ -32,7 +32,7 @@ Form = Literal["dense", "streaming", "auto"]
 
 TIME_FEATURES = 16  # width of tEnc
 HIDDEN = 64  # width of the gate and of the modulation
-STREAM_FROM = 400  # length from which form="auto" streams on a CPU, which is then faster
+STREAM_FROM = 400  # length from which form="auto" streams on a CPU, where both cost about the same
 STREAM_STEEP_FROM = 1600  # the same for exponents that are not gentle
 SIGMA = 0.5  # bound of the modulation: rates change by a factor between exp(-σ) and exp(σ)
 
