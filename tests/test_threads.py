@@ -35,6 +35,8 @@ def test_small_things_take_one_thread() -> None:
             assert torch.get_num_threads() == 1
             with like_torch():
                 assert numba.get_num_threads() == 1
+        with one_thread(small=False):
+            assert torch.get_num_threads() == 2
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError), one_thread():
             1 / 0  # noqa: B018

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,8 +36,8 @@ from marsrec.training.settings import TrainingSettings
 if TYPE_CHECKING:
     from marsrec.training.fit import Fitted
 
-SHARED_FROM = 1 << 18
-"""Scores from which threads share the ranking."""
+SHARED_SCORES = 1 << 18
+"""From so many on threads share the ranking."""
 
 
 class Recommender:
@@ -267,8 +266,7 @@ class Recommender:
         allowed = None if candidates is None else self._codes(candidates, "candidates")
         tables = []
         if len(known):
-            small = len(known) * len(self.item_ids) < SHARED_FROM
-            with one_thread() if small else nullcontext():
+            with one_thread(len(known) * len(self.item_ids) < SHARED_SCORES):
                 scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
             tables.append(self._table(known, scores, items, "model"))
         cold = np.setdiff1d(np.arange(len(ids)), known)

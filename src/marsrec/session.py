@@ -11,7 +11,6 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ HEADER = struct.Struct("<8s8s8sqq")
 """Start of a serialised session: magic, fingerprint of the model, checksum, number of events, time of the latest."""
 MAGIC = b"marsrec1"
 PIECE = 4096  # events of a given history that are taken in at a time
-SHARED_FROM = 256  # events from which threads share their work
+SHARED_EVENTS = 256  # from so many at a time on threads share the work
 
 
 class Remembered(ABC):
@@ -168,7 +167,7 @@ class Session:
             )
         device, kept = self.recommender.network.items.weight.device, self.past.tensors
         try:
-            with torch.no_grad(), one_thread() if len(codes) < SHARED_FROM else nullcontext():
+            with torch.no_grad(), one_thread(len(codes) < SHARED_EVENTS):
                 for start in range(0, len(codes), PIECE):
                     piece = slice(start, start + PIECE)
                     moments = torch.from_numpy(np.ascontiguousarray(times[piece], dtype=np.int64))

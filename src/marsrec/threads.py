@@ -28,14 +28,14 @@ def like_torch() -> Iterator[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(small: bool = True) -> Iterator[None]:
     """Compute in this thread alone what is too small to be shared.
 
     Threads wait for each other after each operation. Where something else keeps the cores busy, waiting takes many
     times as long as computing.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1 if small else threads)
     try:
         yield
     finally:
