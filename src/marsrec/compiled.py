@@ -77,24 +77,28 @@ def _shared_code() -> bytes:
 
 
 class _Announcer(event.Listener):
-    """Says that a kernel of this package is being compiled, and how long it took."""
+    """Says that kernels of this package are being compiled, and how long each took."""
 
     def __init__(self) -> None:
         self.began: list[float] = []
+        self.said = ""
 
     def on_start(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        if _is_own(function) and not self.began:
-            show.note(f"Compiling {function.__module__}.{function.__name__} for this CPU, once ...")
+        dispatcher = event.data["dispatcher"]
+        if _is_own(dispatcher.py_func) and not self.began:
+            kept = "they are kept on disk for the next time"
+            if dispatcher.stats.cache_path is None:
+                kept = "there is no place to keep them for the next time (NUMBA_CACHE_DIR names one)"
+            if kept != self.said:
+                show.note(f"Compiling kernels for this CPU; {kept}:")
+                self.said = kept
         self.began.append(time.monotonic())
 
     def on_end(self, event: Any) -> None:
-        began, dispatcher = self.began.pop(), event.data["dispatcher"]
-        if _is_own(dispatcher.py_func) and not self.began:
-            after = "it is kept on disk for the next time."
-            if dispatcher.stats.cache_path is None:
-                after = "there is no place to keep it for the next time (NUMBA_CACHE_DIR names one)."
-            show.note(f"... compiled in {time.monotonic() - began:.1f} s; {after}")
+        began, function = self.began.pop(), event.data["dispatcher"].py_func
+        if _is_own(function) and not self.began:
+            name = f"{function.__module__.removeprefix('marsrec.')}.{function.__name__}"
+            show.note(f"  {name} in {time.monotonic() - began:.1f} s")
 
 
 def _is_own(function: Callable[..., Any]) -> bool:
@@ -102,4 +106,5 @@ def _is_own(function: Callable[..., Any]) -> bool:
     return (function.__module__ or "").startswith("marsrec.")
 
 
-event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+_ANNOUNCER = _Announcer()
+event.register("numba:compile", _ANNOUNCER)  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -59,8 +60,9 @@ class Progress(Callback):
         """Say how the epoch went. The keeper calls it when it has noted the epoch, which no hook comes after."""
         row = self.keeper.curve[-1]
         waited = self.stopper.wait_count
-        mean = sum(entry["seconds"] for entry in self.keeper.curve) / len(self.keeper.curve)
-        soonest, latest = (self.patience - waited) * mean, (self.epochs - int(row["epoch"])) * mean
+        # of the usual epoch: the first may compile kernels, and any may have been interrupted
+        usual = median(entry["seconds"] for entry in self.keeper.curve[1:] or self.keeper.curve)
+        soonest, latest = (self.patience - waited) * usual, (self.epochs - int(row["epoch"])) * usual
         left = f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
         self.bar.update(self.task, left=left)
         done = trainer.should_stop or row["epoch"] >= self.epochs

@@ -1,0 +1,35 @@
+"""What a training says of itself where there is no terminal: how it went, and how long it will take."""
+
+from types import SimpleNamespace
+
+import pytest
+from lightning.pytorch.callbacks import EarlyStopping
+
+from marsrec.training.progress import Progress
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "expected"),
+    [
+        ([100.0], 0, "100.0 s/epoch  33:20 to 5:31:40 left"),
+        ([100.0, 10.0, 600.0, 12.0], 5, "12.0 s/epoch  3:00 to 39:12 left"),  # one compiled, one was interrupted
+        ([10.0] * 190, 0, "10.0 s/epoch  1:40 left"),  # patience would outlast the epochs
+        ([10.0] * 200, 0, "10.0 s/epoch"),
+    ],
+)
+def test_time_left_goes_by_the_usual_epoch(
+    seconds: list[float], waited: int, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curve = [
+        {"epoch": epoch, "valid/NDCG@10": 0.25, "train/loss": 6.5, "seconds": each}
+        for epoch, each in enumerate(seconds, 1)
+    ]
+    keeper = SimpleNamespace(curve=curve, best_value=0.25, best_epoch=len(curve) - waited)
+    stopper = EarlyStopping("valid/NDCG@10", patience=20)
+    stopper.wait_count = waited
+    Progress(200, 20, keeper, stopper).epoch_done(SimpleNamespace(should_stop=False))
+    said = capsys.readouterr().err.strip()
+    assert said == (
+        f"epoch {len(curve):3d}/200  loss 6.500  valid NDCG@10 0.2500  best 0.2500 (epoch {len(curve) - waited})"
+        f"  patience {waited}/20  {expected}"
+    )
