@@ -98,7 +98,7 @@ class _Announcer(event.Listener):
         began, function = self.began.pop(), event.data["dispatcher"].py_func
         if _is_own(function) and not self.began:
             name = f"{function.__module__.removeprefix('marsrec.')}.{function.__name__}"
-            show.note(f"  {name} in {time.monotonic() - began:.1f} s")
+            show.note(f"  compiled {name} in {time.monotonic() - began:.1f} s")
 
 
 def _is_own(function: Callable[..., Any]) -> bool:

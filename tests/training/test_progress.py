@@ -12,7 +12,9 @@ from marsrec.training.progress import Progress
     ("seconds", "waited", "expected"),
     [
         ([100.0], 0, "100.0 s/epoch  33:20 to 5:31:40 left"),
-        ([100.0, 10.0, 600.0, 12.0], 5, "12.0 s/epoch  3:00 to 39:12 left"),  # one compiled, one was interrupted
+        ([100.0, 10.0], 0, "10.0 s/epoch  3:20 to 33:00 left"),  # the first compiled
+        ([100.0, 12.0, 10.0, 600.0], 3, "600.0 s/epoch  3:24 to 39:12 left"),  # the last was interrupted
+        ([10.0] * 100 + [80.0] * 10, 0, "80.0 s/epoch  26:40 to 2:00:00 left"),  # resumed on a slower machine
         ([10.0] * 190, 0, "10.0 s/epoch  1:40 left"),  # patience would outlast the epochs
         ([10.0] * 200, 0, "10.0 s/epoch"),
     ],

@@ -60,8 +60,8 @@ class Progress(Callback):
         """Say how the epoch went. The keeper calls it when it has noted the epoch, which no hook comes after."""
         row = self.keeper.curve[-1]
         waited = self.stopper.wait_count
-        # of the usual epoch: the first may compile kernels, and any may have been interrupted
-        usual = median(entry["seconds"] for entry in self.keeper.curve[1:] or self.keeper.curve)
+        # the usual one of late: the first may compile kernels, any may be interrupted, and another machine may go on
+        usual = median(entry["seconds"] for entry in (self.keeper.curve[1:] or self.keeper.curve)[-10:])
         soonest, latest = (self.patience - waited) * usual, (self.epochs - int(row["epoch"])) * usual
         left = f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
         self.bar.update(self.task, left=left)
