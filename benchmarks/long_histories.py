@@ -112,6 +112,8 @@ def draw(curves: dict[str, Curve], path: Path, title: str) -> None:
 
 
 def main(folder: Path | None = None) -> None:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of measuring
     on_ml_1m()
     by_model = {model: {n: model_settings(model, 165.5, options={"length": n}) for n in LENGTHS} for model in MODELS}
     models = grow(by_model)
