@@ -8,13 +8,13 @@ from numba import prange
 from torch import Tensor
 
 from benchmarks.measure import medians, show
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.causal_conv import reference as conv_reference
 from marsrec.nn.kernels.numeric import exp
 from marsrec.nn.kernels.selective_scan import reference, selective_scan
-from marsrec.threads import like_torch
 
 ROWS, LENGTH, CHANNELS, STATES, WIDTH = 16, 200, 128, 32, 4
 

@@ -9,7 +9,7 @@ import torch
 from benchmarks.measure import show
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch
-from marsrec.session import Session
+from marsrec.recommender.session import Session
 
 COUNTS = (10, 100, 1_000, 10_000, 100_000)
 RECOMPUTED = (200, 10_000)

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 from tests.synthetic import cyclic_log
 
-from marsrec import Recommender, TrainingSettings, show
+from marsrec import Recommender, TrainingSettings
+from marsrec.cli import console
 from marsrec.data.histories import Histories
 from marsrec.data.log import read_log
 from marsrec.data.titles import with_titles
@@ -73,6 +74,6 @@ def test_the_plainest_names_of_columns_come_first(histories: Histories) -> None:
 
 
 def test_titles_that_look_like_markup_are_told_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show.table("of [/b]", ["title"], [["Abbey Road [import] x"], ["foo [/b]"]])
+    console.table("of [/b]", ["title"], [["Abbey Road [import] x"], ["foo [/b]"]])
     said = capsys.readouterr().out
     assert all(text in said for text in ("of [/b]", "Abbey Road [import] x", "foo [/b]"))

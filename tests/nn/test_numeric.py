@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
 from marsrec.nn.kernels.numeric import NEGLIGIBLE, exp, least, log1p
 
 

@@ -16,9 +16,10 @@ from numba.core.caching import CacheImpl
 from safetensors.torch import load_file, save_file
 from tests.serve.conftest import LOG, START, train
 
-from marsrec import Recommender, saved
+from marsrec import Recommender
 from marsrec.errors import DataError
 from marsrec.evaluation import ranking
+from marsrec.recommender import persistence
 from marsrec.serve.loaded import Models
 from marsrec.serve.settings import ServeSettings
 
@@ -250,7 +251,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     """Whatever file is being opened when it happens: no model is made of the files of two."""
     new, reads = train("mars-t", seed=1), 0
-    real = saved.load_file
+    real = persistence.load_file
 
     def replaced(path: Path) -> object:
         nonlocal reads
@@ -260,12 +261,14 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
             new.save(folder)
         return weights
 
-    monkeypatch.setattr("marsrec.saved.load_file", replaced)
+    monkeypatch.setattr("marsrec.recommender.persistence.load_file", replaced)
     assert Recommender.load(folder).fingerprint() == new.fingerprint()
     assert reads == 2
     reads = -100  # between the two renames there is no folder
     aside = folder.rename(folder.with_name("aside"))
-    monkeypatch.setattr("marsrec.saved.time.sleep", lambda seconds: aside.exists() and aside.rename(folder))
+    monkeypatch.setattr(
+        "marsrec.recommender.persistence.time.sleep", lambda seconds: aside.exists() and aside.rename(folder)
+    )
     assert Recommender.load(folder).fingerprint() == new.fingerprint()
 
 

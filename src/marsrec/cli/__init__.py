@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
 from marsrec.cli.fit import fit
@@ -28,6 +28,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def _begin(context: typer.Context) -> None:
+    context.with_resource(console.listening())
+
+
 for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, serve, models, doctor):
     app.command()(command)
 app.add_typer(lab, name="lab")
@@ -35,16 +42,16 @@ app.add_typer(lab, name="lab")
 
 def main() -> None:
     """Run the command line; errors that the caller can put right are one sentence, not a traceback."""
-    warnings.showwarning = lambda message, *args, **kwargs: show.note(f"warning: {message}")
+    warnings.showwarning = lambda message, *args, **kwargs: console.note(f"warning: {message}")
     try:
         app()
     except (MarsrecError, ValidationError) as error:
         text = explain_validation(error) if isinstance(error, ValidationError) else str(error)
-        show.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+        console.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written to
         if error.errno is None or isinstance(error, BrokenPipeError):
             raise
         place = "" if error.filename is None else f"{error.filename}: "
-        show.remarks.print(f"[bold red]error:[/] {escape(f'{place}{error.strerror}')}.", soft_wrap=True)
+        console.remarks.print(f"[bold red]error:[/] {escape(f'{place}{error.strerror}')}.", soft_wrap=True)
         sys.exit(1)

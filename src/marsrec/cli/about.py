@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.options import Json
 
 
@@ -38,22 +38,22 @@ def models(
             }
         )
     if as_json:
-        show.as_json(rows)
+        console.as_json(rows)
         return
-    show.table(f"Recipes ({items:,} items, length {length})", list(rows[0]), [list(row.values()) for row in rows])
-    show.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
+    console.table(f"Recipes ({items:,} items, length {length})", list(rows[0]), [list(row.values()) for row in rows])
+    console.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
 
 
 def doctor(as_json: Json = False) -> None:
     """Show versions, threads, kernels in use and data found."""
-    from marsrec.doctor import examine
+    from marsrec.cli.doctor import examine
 
     findings = examine()
     if as_json:
-        show.as_json(findings)
+        console.as_json(findings)
         return
     for title, rows in findings.items():
-        show.table(title, ["", ""], [[name, str(value)] for name, value in rows.items()])
+        console.table(title, ["", ""], [[name, str(value)] for name, value in rows.items()])
 
 
 def demo(
@@ -62,8 +62,8 @@ def demo(
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
     """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
+    from marsrec.cli.demo import run
     from marsrec.cli.serve import serve as serve_models
-    from marsrec.demo import run
 
     folders = run(out)
     if serve:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.options import (
     Data,
     Deduplicate,
@@ -45,13 +45,13 @@ def datasets(as_json: Json = False) -> None:
         for entry in CATALOG.values()
     ]
     if as_json:
-        show.as_json(rows)
+        console.as_json(rows)
         return
     columns = ["name", "users", "items", "interactions", "title", "found"]
     shown = [[*(row[c] for c in columns[:-1]), row["found"] or "not here"] for row in rows]
-    show.table("Data sets", columns, shown)
-    show.note("`marsrec fit NAME` finds NAME.parquet in $MARSREC_DATA or the cache, or downloads it from its source.")
-    show.note("`hawkes` is always there: a synthetic log in which time decides.")
+    console.table("Data sets", columns, shown)
+    console.note("`marsrec fit NAME` finds NAME.parquet in $MARSREC_DATA or the cache, or downloads it.")
+    console.note("`hawkes` is always there: a synthetic log in which time decides.")
 
 
 def prepare(
@@ -85,19 +85,19 @@ def prepare(
     if titles is not None:
         histories, said = with_titles(histories, titles)
         notes.append(said)
-        show.note(f"· {said}")
+        console.note(f"· {said}")
     statistics = histories.statistics()
     if out is not None:
         if Histories.is_prepared(out):
-            show.note(f"{out}: the prepared data there are replaced, with their titles if they had any.")
+            console.note(f"{out}: the prepared data there are replaced, with their titles if they had any.")
         histories.save(out)
     if as_json:
-        show.as_json({**statistics, "notes": notes, "folder": str(out) if out else None})
+        console.as_json({**statistics, "notes": notes, "folder": str(out) if out else None})
         return
     for name in ("first_time", "last_time"):
         statistics[name] = f"{statistics[name]} ({utc_date(int(statistics[name]), source.histories.unit)})"
-    show.table(source.name, ["", ""], [[name.replace("_", " "), value] for name, value in statistics.items()])
+    console.table(source.name, ["", ""], [[name.replace("_", " "), value] for name, value in statistics.items()])
     if out is not None:
-        show.note(f"Written to {out}. Next: marsrec fit {out}")
+        console.note(f"Written to {out}. Next: marsrec fit {out}")
     else:
-        show.note("Nothing was written; --out FOLDER writes a prepared folder.")
+        console.note("Nothing was written; --out FOLDER writes a prepared folder.")

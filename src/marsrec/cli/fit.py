@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.options import (
     MODEL,
     TRAIN,
@@ -150,14 +150,14 @@ def fit(
     folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     state = _state_folder(folder, resume, overwrite)
     histories = source.histories
-    show.note(
+    console.note(
         f"{name} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
         f"{len(histories):,} events. A run that was stopped goes on with --resume."
     )
     try:
         recommender.fit(histories, split=split_settings, folder=state, resume=resume)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
-        show.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
+        console.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
         raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
@@ -169,31 +169,31 @@ def fit(
         (state / CHECKPOINT).unlink(missing_ok=True)
         shutil.move(state, folder / "training")
     if as_json:
-        show.as_json({"folder": str(folder), **measured})
+        console.as_json({"folder": str(folder), **measured})
         return
     shown = {part: measured[part] for part in ("valid", "test")}
-    show.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", shown)
-    show.note(
+    console.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", shown)
+    console.note(
         f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."
     )
     if not measured["complete"]:
-        show.note(
+        console.note(
             "The time limit cut the training short; the same command with --resume trains on."
             if (state / CHECKPOINT).exists()
             else "The time limit was shorter than an epoch, so there is nothing that --resume could go on from."
         )
     example = histories.user_ids.ids[0]
-    show.note(f"Saved to {folder}. Next:")
-    show.note(f"  marsrec recommend {folder} --user {example}")
+    console.note(f"Saved to {folder}. Next:")
+    console.note(f"  marsrec recommend {folder} --user {example}")
     if recommender.settings.readout.name == "mars":
-        show.note(f"  marsrec explain {folder} --user {example}")
-    show.note(f"  marsrec evaluate {folder} --mask-seen")
+        console.note(f"  marsrec explain {folder} --user {example}")
+    console.note(f"  marsrec evaluate {folder} --mask-seen")
 
 
 def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
     """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
-    from marsrec.saved import CONFIG
-    from marsrec.storage import refuse_foreign
+    from marsrec.atomic import refuse_foreign
+    from marsrec.recommender.persistence import CONFIG
     from marsrec.training.fit import CHECKPOINT
 
     refuse_foreign(folder, CONFIG)
@@ -206,7 +206,7 @@ def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
                 f"{folder}: there is no unfinished training to resume"
                 + ("; the one there is finished. --overwrite trains anew." if finished else ". Leave --resume out.")
             )
-        show.note(f"{state}: no epoch was finished; training starts from the beginning.")
+        console.note(f"{state}: no epoch was finished; training starts from the beginning.")
     if not resume and not overwrite:
         if started:
             raise SettingsError(

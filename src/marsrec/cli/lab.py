@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.options import Json
 from marsrec.errors import SettingsError
 from marsrec.lab.paper import METRICS
@@ -50,7 +50,7 @@ def run(
     asked, chosen = _chosen(experiment, only, runs, results)
     deadline = None if max_minutes is None else time.time() + 60 * max_minutes
     done = sum(place.progress() == "done" for _, place in chosen)
-    show.note(f"{len(chosen)} runs, {done} of them done.")
+    console.note(f"{len(chosen)} runs, {done} of them done.")
     left: dict[str, Callable[[], object]] = {}
     try:
         finished = run_all(chosen, max_minutes=max_minutes, workers=workers, ray=ray)
@@ -59,14 +59,14 @@ def run(
             while left and (deadline is None or time.time() < deadline):
                 left.pop(next(iter(left)))()
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
-        show.note("\nStopped. The same command goes on.")
+        console.note("\nStopped. The same command goes on.")
         raise typer.Exit(130) from None
     if left:
-        show.note(f"\nOut of time, with {' and '.join(left)} left. The same command goes on.")
+        console.note(f"\nOut of time, with {' and '.join(left)} left. The same command goes on.")
     elif finished:
-        show.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
+        console.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
     else:
-        show.note("\nOut of time. The same command goes on.")
+        console.note("\nOut of time. The same command goes on.")
 
 
 @lab.command()
@@ -105,16 +105,18 @@ def status(
         known = [row[LEFT] for row in rows if row[LEFT] is not None]
         left = {LEFT: round(sum(known), 1), "runs of unknown length": len(rows) - len(known)}
     if as_json:
-        show.as_json({"runs": rows, **left})
+        console.as_json({"runs": rows, **left})
     elif rows:
         cells = [["not known" if cell is None else cell for cell in row.values()] for row in rows]
-        show.table("Runs (test × 100, all items ranked)", list(rows[0]), cells)
+        console.table("Runs (test × 100, all items ranked)", list(rows[0]), cells)
         if left.get(LEFT):
-            show.note(f"The rest may take {left[LEFT] / 60:.1f} hours, by their own epochs so far or by similar runs.")
+            console.note(f"The rest may take {left[LEFT] / 60:.1f} hours, by their own epochs or by similar runs.")
         if unknown := left.get("runs of unknown length"):
-            show.note(f"How long {unknown} of them may take is not known: nothing similar was run.")
+            console.note(f"How long {unknown} of them may take is not known: nothing similar was run.")
     else:
-        show.note(f"{results}: no results yet. `marsrec lab run EXPERIMENT` and `marsrec lab record RUN` write them.")
+        console.note(
+            f"{results}: no results yet. `marsrec lab run EXPERIMENT` or `marsrec lab record RUN` writes them."
+        )
 
 
 @lab.command()
@@ -130,7 +132,7 @@ def report(
     if not found:
         raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
     written = reports.report(found, results, out)
-    show.note(f"{len(written)} files in {out}, from {len(found)} results. Open {written[-1]} in a browser.")
+    console.note(f"{len(written)} files in {out}, from {len(found)} results. Open {written[-1]} in a browser.")
 
 
 @lab.command()
@@ -139,19 +141,19 @@ def theory(
     results: Results = Path("results"),
 ) -> None:
     """Put the paper's propositions to the test, in numbers; `marsrec lab report` shows them."""
+    from marsrec.atomic import atomic_file
     from marsrec.lab import theory as theories
-    from marsrec.storage import atomic_file
 
     if quick and _has_theory(results, quick=False):
         raise SettingsError(
             f"{_theory_file(results)}: measured in full already. Delete it first, or name other --results."
         )
-    show.note("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
+    console.note("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
     measured = theories.measure(quick=quick)
     path = _theory_file(results)
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(measured, indent=1) + "\n")
-    show.note(f"{path} written. `marsrec lab report` makes tables and figures of it.")
+    console.note(f"{path} written. `marsrec lab report` makes tables and figures of it.")
 
 
 @lab.command()
@@ -163,7 +165,7 @@ def efficiency(
     from marsrec.lab.efficiency import measured
 
     for name in data:
-        show.note(f"{measured(name, results)}")
+        console.note(f"{measured(name, results)}")
 
 
 @lab.command()
@@ -179,7 +181,7 @@ def inspect(
 
     section = inspection_page.section(saved.name, look(Recommender.load(saved)))
     written = write_report([section], out, title=section.title, lead=f"What `{saved.name}` learned.")
-    show.note(f"{len(written)} files in {out}. Open {written[-1]} in a browser.")
+    console.note(f"{len(written)} files in {out}. Open {written[-1]} in a browser.")
 
 
 @lab.command()
@@ -192,7 +194,7 @@ def record(
     from marsrec.lab import results as lab_results
 
     for folder in saved:
-        show.note(f"{folder} -> {lab_results.record(folder, results, data)}")
+        console.note(f"{folder} -> {lab_results.record(folder, results, data)}")
 
 
 def _chosen(

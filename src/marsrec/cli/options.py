@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 
 LOG, MODEL, TRAIN = "Reading the log", "The model", "Training"
 
@@ -43,5 +43,5 @@ def open_with(given: dict[str, Any], data: str) -> Any:
     filters = FilterSettings(**{name: given[name] for name in FilterSettings.model_fields})
     source = open_data(data, log=log, filters=filters, ties=given["ties"])
     for sentence in source.notes:
-        show.note(f"· {sentence}")
+        console.note(f"· {sentence}")
     return source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.cli.options import Json, Saved
 from marsrec.errors import SettingsError
 
@@ -49,9 +49,9 @@ def evaluate(
         users = histories.user_ids.ids.gather(targets.users)
         items = histories.item_ids.decode(histories.items[targets.positions])
         write_ranks(ranks, users, items, evaluation.lengths, evaluation.ranks)
-        show.note(f"Ranks written to {ranks}.")
+        console.note(f"Ranks written to {ranks}.")
     if as_json:
-        show.as_json(
+        console.as_json(
             {
                 "part": part,
                 "mask_seen": mask_seen,
@@ -62,7 +62,7 @@ def evaluate(
         )
         return
     seen = "history masked" if mask_seen else "history not masked"
-    show.metrics(f"{saved} (× 100, {part}, all items ranked, {seen})", {part: evaluation.metrics})
+    console.metrics(f"{saved} (× 100, {part}, all items ranked, {seen})", {part: evaluation.metrics})
     rows = [
         [
             row.pop("bucket"),
@@ -72,9 +72,9 @@ def evaluate(
         for row in groups.to_dicts()
         if row["users"]
     ]
-    show.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
+    console.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
     if mask_seen and repeats:
-        show.note(
+        console.note(
             f"{100 * repeats:.1f} % of the targets are items that the user had before. They stay ranked here, with "
             "fewer rivals, and count in the figures above; `recommend` shows such items only with --keep-seen."
         )
@@ -98,8 +98,8 @@ def recommend(
     as_json: Json = False,
 ) -> None:
     """Recommend items for users of the log, or for histories given here."""
+    from marsrec.atomic import atomic_file
     from marsrec.recommender import Recommender
-    from marsrec.storage import atomic_file
 
     if sum(map(bool, (user, all_users, history, event))) != 1:
         raise SettingsError("say for whom, in one way: --user ID, --all-users, --history FILE or --event ITEM@TIME.")
@@ -120,19 +120,19 @@ def recommend(
     if out is not None:
         with atomic_file(out) as temporary:
             _ = table.write_parquet(temporary) if out.suffix == ".parquet" else table.write_csv(temporary)
-        show.note(f"{table.height:,} recommendations written to {out}.")
+        console.note(f"{table.height:,} recommendations written to {out}.")
     elif as_json:
-        show.as_json(table.to_dicts())
+        console.as_json(table.to_dicts())
     else:
         rows = [[_cell(name, value) for name, value in row.items()] for row in table.to_dicts()]
-        show.table(f"Recommendations of {saved}", table.columns, rows)
+        console.table(f"Recommendations of {saved}", table.columns, rows)
         if table.is_empty():
-            show.note(
+            console.note(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
         elif user and recommender.settings.readout.name == "mars":
             asked = "" if at is None else f" --at {at}"
-            show.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
+            console.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
 
 
 def explain(
@@ -165,7 +165,7 @@ def explain(
     explanation = replace(explanation, terms=_with_titles(explanation.terms, recommender))
     title = recommender.item_ids.title(item)
     if as_json:
-        show.as_json(
+        console.as_json(
             {
                 "item": item,
                 **({} if title is None else {"title": title}),
@@ -175,7 +175,7 @@ def explain(
             }
         )
         return
-    show.explanation(explanation, item if title is None else f"{item}, {title}", top)
+    console.explanation(explanation, item if title is None else f"{item}, {title}", top)
 
 
 def _with_titles(table: "pl.DataFrame", recommender: "Recommender") -> "pl.DataFrame":

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from marsrec.atomic import atomic_file
 from marsrec.data.download import download
 from marsrec.data.filters import Bounds, filter_counts
 from marsrec.data.log import Log, read_log
 from marsrec.errors import DataError
-from marsrec.storage import atomic_file
 
 
 @dataclass(frozen=True)

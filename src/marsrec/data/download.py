@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from marsrec.atomic import atomic_file
 from marsrec.errors import DataError
-from marsrec.storage import atomic_file
 
 CHUNK = 1 << 20  # bytes between two looks at the progress bar
 PATIENCE = 60  # seconds that a server may be silent

@@ -23,7 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
 from marsrec.data.log import Log
 from marsrec.errors import SettingsError
 from marsrec.settings import Settings

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from marsrec.atomic import atomic_folder
 from marsrec.data.log import Log
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError
-from marsrec.storage import atomic_folder
 
 Ties = Literal["file", "recbole"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.errors import DataError, SettingsError
-from marsrec.threads import like_torch
 
 Score = Callable[[Tensor], Tensor]
 """From user vectors (C, d) to their scores (C, V + 1)."""

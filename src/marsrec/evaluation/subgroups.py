@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from marsrec.atomic import atomic_file
 from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.metrics import KS, metrics
-from marsrec.storage import atomic_file
 
 SPARSE_BUCKETS = (1, 6, 16, 50)
 """Shortest history of each bucket for beauty, sports, games and yelp: 1-5, 6-15, 16-49, >=50."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from marsrec.atomic import atomic_file
 from marsrec.errors import SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import INSPECTIONS, RANKS
 from marsrec.lab.runner import Outcome, Place, in_time
-from marsrec.storage import atomic_file
 
 Files = dict[str, bytes]
 """Contents by path below the folder of the results."""

@@ -1,6 +1,7 @@
 """What the recipes cost: parameters, multiply-accumulates, time and memory, measured side by side in one run."""
 
 import json
+import logging
 import os
 import sys
 import time
@@ -17,16 +18,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 from torch.utils.flop_counter import FlopCounterMode
 
-from marsrec import show
+from marsrec.atomic import atomic_file
 from marsrec.data.batches import Batch
 from marsrec.data.catalog import CATALOG
 from marsrec.data.hawkes import HawkesSettings
 from marsrec.data.source import EMBEDDED
-from marsrec.doctor import machine, versions
 from marsrec.errors import SettingsError
 from marsrec.models import DENSE_FROM, RECIPES, model_settings, paper_options
+from marsrec.provenance import machine, versions
 from marsrec.settings import Settings
-from marsrec.storage import atomic_file
+
+log = logging.getLogger(__name__)
 
 FOLDER = "efficiency"
 """Of the measurements, beside the results."""
@@ -139,9 +141,9 @@ def measured(data: str, results: Path, rounds: int = ROUNDS) -> Path:
     """Measure unless that was done before, and write it beside the results."""
     path = results / FOLDER / f"{data}.json"
     if path.exists():
-        show.note("Measured before; delete this file to measure anew:")
+        log.info("Measured before; delete this file to measure anew:")
     else:
-        show.note(f"Measuring what the recipes cost at the size of {data} …")
+        log.info(f"Measuring what the recipes cost at the size of {data} …")
         costs = measure(data, rounds)
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(costs.model_dump(mode="json"), indent=1) + "\n")

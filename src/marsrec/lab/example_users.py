@@ -12,10 +12,10 @@ from marsrec.data.batches import contexts, gather
 from marsrec.data.splits import Split, Targets
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.evaluation.ranking import top_k
-from marsrec.explanation import Explanation, explain_score
 from marsrec.nn.mars import MARS
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
+from marsrec.recommender.explanation import Explanation, explain, read_batch
 from marsrec.settings import Settings
 
 TOP = 3
@@ -107,7 +107,8 @@ def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], ran
     length = int(batch.lengths[0])
     codes = top_k(model.score, model(batch).users, min(TOP, len(recommender.item_ids)))[1][0].tolist()
     codes.append(int(histories.items[row[2]]))
-    explained = [explain_score(model, batch, code, recommender.item_ids, recommender.unit) for code in codes]
+    seen = read_batch(model, batch)
+    explained = [explain(seen, model, code, recommender.item_ids, recommender.unit) for code in codes]
     items = recommender.item_ids.decode(np.array(codes))
     places = [*range(1, len(codes)), rank]
     *top, following = map(_scored, items, places, explained)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
+from marsrec.atomic import atomic_file
 from marsrec.data.histories import Histories
 from marsrec.data.moments import AgeUnit
 from marsrec.data.times import PER_SECOND
@@ -19,7 +20,6 @@ from marsrec.nn.mars import diversity_loss
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
-from marsrec.storage import atomic_file
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Which quantiles are kept."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marsrec.storage import atomic_file
+from marsrec.atomic import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

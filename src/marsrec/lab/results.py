@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from marsrec.atomic import atomic_file
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
 from marsrec.lab.inspection import Inspection, inspect, read, write
@@ -16,7 +17,6 @@ from marsrec.models import decisive
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
-from marsrec.storage import atomic_file
 from marsrec.training.settings import NOT_DECISIVE, TrainingSettings
 
 RANKS = "ranks"

@@ -1,5 +1,6 @@
 """Running experiments: what is missing is trained, what was begun goes on, and what is finished stays."""
 
+import logging
 import os
 import signal
 import sys
@@ -19,7 +20,6 @@ from typing import Any, Literal
 import polars as pl
 import torch
 
-from marsrec import show
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
@@ -34,6 +34,8 @@ from marsrec.training.fit import CHECKPOINT, CURVE
 
 if sys.platform != "win32":
     import fcntl
+
+log = logging.getLogger(__name__)
 
 LOCK = "lock"
 """File in the folder of a training that the process at it holds locked."""
@@ -170,7 +172,7 @@ def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) 
     written = record(place.model, place.results)
     if progress:
         test = Result.model_validate_json(written.read_bytes()).test
-        show.note(f"test HR@10 {100 * test['HR@10']:.2f}, NDCG@10 {100 * test['NDCG@10']:.2f} -> {written}")
+        log.info(f"test HR@10 {100 * test['HR@10']:.2f}, NDCG@10 {100 * test['NDCG@10']:.2f} -> {written}")
     if written != place.result:
         raise SettingsError(f"{place.model}: is not of {run.title}. Delete it and run again.")
     (place.state / CHECKPOINT).unlink(missing_ok=True)
@@ -215,7 +217,7 @@ def run_all(
         if isinstance(outcome, Exception):
             failed.append(f"{run.title}: {outcome}")
         if isinstance(outcome, Exception) or ray is not None or workers > 1:
-            show.note(f"[{len(done)}/{len(missing)}] {run.title}: {_told(outcome)}")
+            log.info(f"[{len(done)}/{len(missing)}] {run.title}: {_told(outcome)}")
     if failed:
         listed = "\n".join(failed)
         raise MarsrecError(f"{len(failed)} of {len(missing)} runs failed. The same command tries them again.\n{listed}")
@@ -224,7 +226,7 @@ def run_all(
 
 def _in_turn(missing: list[tuple[Run, Place]], deadline: float | None) -> Iterator[tuple[Run, Outcome]]:
     for index, (run, place) in enumerate(missing, start=1):
-        show.note(f"\n[{index}/{len(missing)}] {run.title}")
+        log.info(f"\n[{index}/{len(missing)}] {run.title}")
         outcome: Outcome
         try:
             outcome = in_time(run, place, deadline, progress=True)

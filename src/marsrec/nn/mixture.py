@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from marsrec.compute.threads import one_thread
 from marsrec.nn.kernels.numeric import widened
-from marsrec.threads import one_thread
 
 NODES = 44
 """Number M of exponentials. An event's weight is off by less than 5e-4 of the newest event's."""

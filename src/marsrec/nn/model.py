@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,16 +12,10 @@ from marsrec.nn.by_length import by_length
 from marsrec.nn.encoders.base import Encoder, Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
+from marsrec.nn.scorers import Scorer
 
 ModelMemory = tuple[Memory, Memory]
 """What a recurrent model remembers of histories: the encoder's part and the readout's."""
-
-
-class Scorer(Protocol):
-    """See `marsrec.nn.scorers`."""
-
-    def __call__(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
 
 class SequenceModel(nn.Module):
@@ -31,15 +24,13 @@ class SequenceModel(nn.Module):
     Row 0 of the item embedding is padding: it is never trained, never a target and never ranked.
     """
 
-    scorer: Scorer
-
     def __init__(
         self,
         n_items: int,
         dim: int,
         encoder: Encoder,
         readout: Readout,
-        scorer: nn.Module,
+        scorer: Scorer,
         *,
         item_std: float = 0.02,
         item_dropout: float = 0.0,
@@ -57,10 +48,20 @@ class SequenceModel(nn.Module):
         """Whether one pass gives the states of all prefixes."""
         return self.encoder.causal
 
+    @property
+    def sees_request_time(self) -> bool:
+        """Whether the moment of the request decides what is recommended."""
+        return self.readout.sees_request_time
+
+    @property
+    def splits(self) -> bool:
+        """Whether scores split into what each past event adds to them."""
+        return self.readout.splits and self.scorer.linear
+
     def forward(self, batch: Batch, at_targets: bool = False) -> ReadoutOutput:
         """User vectors (B, d) at the latest events, or (N, d) at the targets, which takes a causal encoder."""
         if self.readout.state_alone:
-            return ReadoutOutput(self._at_targets(batch) if at_targets else self._latest(batch))
+            return self.readout.users(self._at_targets(batch) if at_targets else self._latest(batch))
         embedded, states = self.encode(batch)
         output: ReadoutOutput = self.readout(states, embedded, batch, at_targets)
         return output
@@ -125,7 +126,7 @@ class SequenceModel(nn.Module):
     def score(self, users: Tensor) -> Tensor:
         """(N, d) user vectors -> (N, items + 1) scores; column 0 is padding and means nothing."""
         users, items, bias = self.scorer(users, self.items.weight)
-        scores = users @ items.T
+        scores: Tensor = users @ items.T
         return scores if bias is None else scores + bias
 
     def parameter_count(self) -> int:

@@ -4,7 +4,8 @@ Every scorer is a dot product of (possibly transformed) vectors, so that trainin
 cross-entropy and serving through one matrix product. Explanations take the plain one, which is linear in the states.
 """
 
-from typing import Literal
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -13,6 +14,17 @@ from torch import Tensor, nn
 from marsrec.nn.encoders.base import NORM_EPS, init_normal
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.settings import Settings
+
+
+class Scorer(nn.Module, ABC):
+    """User vectors become item scores."""
+
+    linear: ClassVar[bool] = False
+    """Whether the score is the user vector itself times an item's vector, so that it splits like the user vector."""
+
+    @abstractmethod
+    def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
 
 class DotSettings(Settings):
@@ -25,11 +37,13 @@ class DotSettings(Settings):
         return Dot()
 
 
-class Dot(nn.Module):
+class Dot(Scorer):
     """score = user · item."""
 
+    linear = True
+
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
+        """See `Scorer.forward`."""
         return users, items, None
 
 
@@ -43,7 +57,7 @@ class BiasedSettings(Settings):
         return Biased(dim, n_items)
 
 
-class Biased(nn.Module):
+class Biased(Scorer):
     """score = norm(gelu(linear(user))) · item + bias of the item."""
 
     def __init__(self, dim: int, n_items: int) -> None:
@@ -53,7 +67,7 @@ class Biased(nn.Module):
         init_normal(self)
 
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """See `Dot.forward`."""
+        """See `Scorer.forward`."""
         return self.head(users), items, self.bias
 
 
@@ -71,7 +85,7 @@ class CosineSettings(Settings):
         return Cosine(self)
 
 
-class Cosine(nn.Module):
+class Cosine(Scorer):
     """score = cos(user, item) / temperature."""
 
     def __init__(self, settings: CosineSettings) -> None:
@@ -80,7 +94,7 @@ class Cosine(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """See `Dot.forward`."""
+        """See `Scorer.forward`."""
         return unit(users) / self.temperature, unit(self.dropout(items)), None
 
 

@@ -13,12 +13,12 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.evaluation.ranking import top_k
 from marsrec.nn.model import SequenceModel
+from marsrec.recommender.session import FoldedEvents, Session
 from marsrec.serve.jobs import Answer, Asked, EarlyError, Model, Similar, UnknownUserError
 from marsrec.serve.live import History
 from marsrec.serve.reading import Reading, read
 from marsrec.serve.schemas import SHOWN_EVENTS
 from marsrec.serve.shortlist import MAX_SHORT
-from marsrec.session import FoldedEvents, Session
 
 _COMPUTING = threading.Lock()
 """The threads that answer rank one at a time, since ranking takes all cores. What may take long is done outside:

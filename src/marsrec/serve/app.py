@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from marsrec import show
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.serve.api import api, state
 from marsrec.serve.guard import Guard
@@ -24,7 +23,7 @@ from marsrec.serve.refusals import install
 from marsrec.serve.service import Service
 from marsrec.serve.settings import ServeSettings
 
-log = logging.getLogger("marsrec.serve")
+log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
 """The page's files: `index.html` is served at `/`, all of them under `/static/`."""
@@ -115,8 +114,8 @@ def serve(settings: ServeSettings) -> None:
     )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     service: Service = config.app.state.service  # type: ignore[union-attr]
-    show.note(f"Models: {', '.join(service.models.names)}. Events in {service.store.place}: {service.store.count():,}.")
-    show.note(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
+    log.info(f"Models: {', '.join(service.models.names)}. Events in {service.store.place}: {service.store.count():,}.")
+    log.info(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
     with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
         uvicorn.Server(config).run(sockets=[listener])
 

@@ -19,8 +19,8 @@ from sqlalchemy.exc import OperationalError
 
 from marsrec.data.histories import Vocabulary
 from marsrec.recommender import Recommender
+from marsrec.recommender.session import Session
 from marsrec.serve.store import Event, Store, Version
-from marsrec.session import Session
 
 OVERHEAD = 4096
 """Bytes that a live session takes beside its numbers: objects of Python and torch, and its place in the table."""

@@ -1,5 +1,6 @@
 """The models that answer: loaded, checked, and swapped while requests go on."""
 
+import logging
 import threading
 import time
 from dataclasses import replace
@@ -10,7 +11,6 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from marsrec import show
 from marsrec.data.histories import Vocabulary
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError
@@ -21,6 +21,8 @@ from marsrec.serve.live import Sessions
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.shortlist import Shortlist
 from marsrec.serve.store import Store
+
+log = logging.getLogger(__name__)
 
 SAMPLED = 256
 """Users that an approximate index is tried on."""
@@ -160,7 +162,7 @@ def _knows_as_much(old: Model, new: Recommender) -> None:
 def _shortlist(model: Model) -> Shortlist:
     made = Shortlist.build(model.network, _sample(model))
     gain = "" if made.searched < made.lists else " Nothing is gained by it: rank exactly."
-    show.note(
+    log.info(
         f"{model.name}: {len(model.recommender.item_ids):,} items in an index of {made.lists:,} lists, "
         f"{made.searched:,} of them searched; it finds {made.recall:.1%} of the ten best.{gain}"
     )

@@ -1,7 +1,7 @@
 """What a model made of one history, in numbers: rates, gate, weights, and scores split exactly.
 
-As in `marsrec.explanation`, but of many items at once, and also for what a session of a recurrent model folds: all
-events, weighed by the streaming form's mixture.
+As in `marsrec.recommender.explanation`, but of many items at once, and also for what a session of a recurrent model
+folds: all events, weighed by the streaming form's mixture.
 """
 
 import copy
@@ -16,7 +16,7 @@ from marsrec.data.batches import Batch
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.mars import Mars
 from marsrec.nn.scorers import Dot
-from marsrec.session import PIECE
+from marsrec.recommender.session import PIECE
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from marsrec.serve.jobs import EarlyError, UnknownUserError
 from marsrec.serve.loaded import BusyError
 from marsrec.serve.store import FullError
 
-log = logging.getLogger("marsrec.serve")
+log = logging.getLogger(__name__)
 
 _KINDS = ("constrained-int", "constrained-float", "constrained-str", "int", "float", "str")
 """What pydantic calls the kinds that a field may be of, in the place of an error."""

@@ -1,6 +1,7 @@
 """All that a running server holds, and the way from what callers send to what the worker takes."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -8,7 +9,6 @@ import numpy as np
 import torch
 from starlette.concurrency import run_in_threadpool
 
-from marsrec import show
 from marsrec.data.histories import Vocabulary
 from marsrec.errors import SettingsError
 from marsrec.serve.answers import answer
@@ -21,6 +21,8 @@ from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Event, Job
+
+log = logging.getLogger(__name__)
 
 SEARCHES = 4
 """Searches at a time; the store has more connections than these take."""
@@ -88,10 +90,10 @@ class Service:
             names = [model.name for model in self.models.reload(name)]
         except Exception as error:
             self.metrics.reloads.labels("refused").inc()
-            show.note(f"The models stay as they are: {error}")
+            log.info(f"The models stay as they are: {error}")
             raise
         self.metrics.reloads.labels("done").inc()
-        show.note(f"Loaded anew: {', '.join(names)}.")
+        log.info(f"Loaded anew: {', '.join(names)}.")
         return names
 
     def full(self, path: str) -> bool:

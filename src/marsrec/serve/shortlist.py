@@ -33,6 +33,8 @@ class Shortlist:
     index: Any
     recall: float
     """Share of the true ten best that it found for the users it was tried on."""
+    most: int = MAX_SHORT
+    """See `Ranker.most`."""
 
     @property
     def lists(self) -> int:
@@ -106,6 +108,6 @@ def _likely(network: SequenceModel, index: Any, users: Tensor, k: int) -> Tensor
 def _exact(network: SequenceModel, users: Tensor, codes: Tensor) -> Tensor:
     """(N, k) scores of each user's own items (N, k); -inf for code 0."""
     vectors, items, bias = network.scorer(users, network.items.weight[codes])
-    scores = (items @ vectors[:, :, None]).squeeze(2)
+    scores: Tensor = (items @ vectors[:, :, None]).squeeze(2)
     scores = scores if bias is None else scores + bias[codes]
     return scores.masked_fill(codes == 0, -torch.inf)

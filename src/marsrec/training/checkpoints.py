@@ -9,8 +9,8 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from marsrec.atomic import atomic_file
 from marsrec.errors import DataError
-from marsrec.storage import atomic_file
 
 TENSOR, ITEMS = "__tensor__", "__items__"
 

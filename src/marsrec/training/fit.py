@@ -16,13 +16,13 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
+from marsrec.atomic import atomic_file
+from marsrec.compute.memory import give_back
 from marsrec.data.splits import Split
 from marsrec.errors import DataError, SettingsError
-from marsrec.memory import give_back
 from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
-from marsrec.storage import atomic_file
 from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
 from marsrec.training.module import TrainingModule

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from marsrec.doctor import machine, versions
 from marsrec.errors import SettingsError
 from marsrec.lab.page import Section
 from marsrec.lab.theory import (
@@ -18,6 +17,7 @@ from marsrec.lab.theory import (
     identifiability_section,
 )
 from marsrec.lab.theory.telling import Part, made_with
+from marsrec.provenance import machine, versions
 
 LAYOUT = 2
 """Of what `measure` returns; one without a layout is the first, without memory, settings, versions and machine."""

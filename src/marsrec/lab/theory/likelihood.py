@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
 from marsrec.data.hawkes import HawkesTruth
 from marsrec.data.log import Log
 from marsrec.lab.theory.recovery import Recovery, recovery

@@ -13,9 +13,9 @@ from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import array, fits
-from marsrec.threads import like_torch
 
 _BLOCK = 128  # channels that one thread does in a go, in the backward pass
 _LIMIT = 85.0  # exponentials stay finite and positive, and so their product is never 0 · infinity

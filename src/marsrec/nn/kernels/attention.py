@@ -18,10 +18,10 @@ from numba import prange, uint32, uint64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.dropout import draw_seed, dropout, hashed, row_key, threshold
 from marsrec.nn.kernels.numeric import exp, fits, largest
-from marsrec.threads import like_torch
 
 CHUNK = 64  # positions at a time: they attend to no later ones, which saves up to half of the work
 BUFFER = 1 << 18  # weights at a time, as far as one row and CHUNK positions do not need more

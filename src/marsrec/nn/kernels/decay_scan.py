@@ -25,9 +25,9 @@ from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import Array, array, least, widened
-from marsrec.threads import like_torch
 
 Implementation = Literal["auto", "reference", "cpu"]
 

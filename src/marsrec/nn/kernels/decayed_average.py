@@ -15,9 +15,9 @@ from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import exp, fits, least, log1p
-from marsrec.threads import like_torch
 
 TimeScale = Literal["log", "linear"]
 Implementation = Literal["auto", "reference", "cpu"]

@@ -12,8 +12,8 @@ from numba import prange, uint32, uint64
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
-from marsrec.threads import like_torch
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 
 _ROW = 1024  # elements that share a key
 _GOLDEN, _MIX_A, _MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

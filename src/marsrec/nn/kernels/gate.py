@@ -12,9 +12,9 @@ from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import exp, fits
-from marsrec.threads import like_torch
 
 _BLOCK = 64  # positions that one thread does in a go
 

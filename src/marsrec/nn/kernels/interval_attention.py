@@ -18,11 +18,11 @@ from numba import prange, uint32, uint64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.attention import buffer_size, chunks, kernel_options
 from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key
 from marsrec.nn.kernels.numeric import exp, fits, largest
-from marsrec.threads import like_torch
 
 PARTS = 16  # of the queries of a chunk, each with own sums for the tables' gradients: no races, whatever the threads
 

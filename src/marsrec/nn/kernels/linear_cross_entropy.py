@@ -9,9 +9,9 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import exp, largest
-from marsrec.threads import like_torch
 
 _LOGITS = 1 << 20  # that are held at once where a catalog is small: fewer and larger products are faster
 

@@ -10,7 +10,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
 
 Array = NDArray[Any]
 

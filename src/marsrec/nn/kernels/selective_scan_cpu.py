@@ -12,9 +12,9 @@ from numba import prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from marsrec.compiled import kernel
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.numeric import Array, array, exp, least
-from marsrec.threads import like_torch
 
 # The states of a block of channels stay in the L1 cache (32 states × 128 channels are 16 kB in float32), those of a
 # segment of positions, which the backward pass recomputes, in the L2 cache.

@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.data.moments import AgeUnit
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Memory
 
@@ -20,23 +21,86 @@ class ReadoutOutput:
     losses: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TimeScales:
+    """How fast K heads let the past fade."""
+
+    rates: Tensor
+    """(K,) exponents ρ: an event of age x weighs (1 + x)^(-ρ) on the log scale, exp(-ρ x) on the linear one."""
+    half_lives: Tensor
+    """(K,) ages at which an event weighs half as much as a new one."""
+    age_unit: AgeUnit
+    """What ages are counted in."""
+    scale: Literal["log", "linear"]
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The user vector of one history as a sum: rest + Σ_k Σ_i gate_k weights_k,i values_i. L events, K heads."""
+
+    user: Tensor
+    """(d,) the sum."""
+    rest: Tensor
+    """(d,) what belongs to no single event; MARS has the last state here."""
+    values: Tensor
+    """(L, d)."""
+    weights: Tensor
+    """(K, L)."""
+    gate: Tensor
+    """(K,)."""
+    scales: TimeScales | None = None
+    """Of the heads, for this user; None where heads are not time scales."""
+
+
 class Readout(nn.Module, ABC):
     """States become the user vector.
 
-    A readout that streams can do so from a memory of fixed size.
+    A readout that streams can do so from a memory of fixed size. One that overrides `contributions` is explained.
     """
 
     state_alone: ClassVar[bool] = False
-    """Whether the user vector is the state at the latest event, or at a target, so that no other need be computed."""
+    """Whether the user vector comes of the state at the latest event, or at a target, alone: then `users` makes it, and
+    no other state need be computed."""
+
+    @property
+    def sees_request_time(self) -> bool:
+        """Whether the moment of the request decides; else the latest event is the present."""
+        return False
 
     @property
     def streams(self) -> bool:
         """Whether `start`, `remember` and `recall` work."""
         return False
 
+    @property
+    def splits(self) -> bool:
+        """Whether `contributions` gives any."""
+        return type(self).contributions is not Readout.contributions
+
     @abstractmethod
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """(B, L, d) states and embedded items -> user vectors at the latest events or at the targets."""
+
+    def users(self, states: Tensor) -> ReadoutOutput:
+        """(N, d) states -> user vectors, where these are made of one state each."""
+        raise NotImplementedError(f"{type(self).__name__} needs all states")
+
+    def contributions(
+        self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False
+    ) -> Contributions | None:
+        """What each event adds to the user vector of a batch of one history; None where that cannot be said.
+
+        With `folded` the events are weighed as the memory of `remember` weighs them.
+        """
+        return None
+
+    def time_scales(self) -> TimeScales | None:
+        """How fast the heads let the past fade, before they are fitted to a user; None for other readouts."""
+        return None
+
+    def memory_kind(self) -> bytes:
+        """What a memory depends on beside the weights, so that none is read by another version that it does not fit."""
+        return b""
 
     def start(self, zeros: Tensor) -> Memory:
         """The memory of histories without events, from (B, d) zeros of the states' kind."""

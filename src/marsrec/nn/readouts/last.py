@@ -2,10 +2,12 @@
 
 from typing import Literal
 
+from pydantic import Field
 from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Memory, picked
+from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, same_width
 from marsrec.settings import Settings
 
@@ -14,11 +16,13 @@ class LastSettings(Settings):
     """The state at the latest event; "backbone only" in the paper's ablation."""
 
     name: Literal["last"] = "last"
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the user vector."""
 
     def build(self, dim: int, width: int, tau0: float) -> "Last":
         """Make the readout."""
         same_width(self.name, dim, width)
-        return Last()
+        return Last(self.dropout)
 
 
 class Last(Readout):
@@ -26,9 +30,17 @@ class Last(Readout):
 
     state_alone = True
 
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
-        return ReadoutOutput(picked(states, batch.targets > 0) if at_targets else batch.at_last(states))
+        return self.users(picked(states, batch.targets > 0) if at_targets else batch.at_last(states))
+
+    def users(self, states: Tensor) -> ReadoutOutput:
+        """See `Readout.users`."""
+        return ReadoutOutput(self.dropout(states))
 
     @property
     def streams(self) -> bool:

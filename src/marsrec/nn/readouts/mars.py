@@ -1,7 +1,9 @@
 """The MARS operator as a readout: its clock, its dropout and its two auxiliary losses."""
 
+import copy
 from typing import Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -13,7 +15,8 @@ from marsrec.nn.encoders.base import Memory, init_normal, picked
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target, same_width
+from marsrec.nn.mixture import nodes
+from marsrec.nn.readouts.base import Contributions, Readout, ReadoutOutput, TimeScales, first_target, same_width
 from marsrec.settings import Settings
 
 Clock = Literal["last-event", "request"]
@@ -78,11 +81,47 @@ class Mars(Readout):
         init_normal(self)
         self.operator.reset_neutral()
 
-    def read(self, states: Tensor, embedded: Tensor, batch: Batch) -> Reading:
+    def read(self, states: Tensor, embedded: Tensor, batch: Batch, form: Form | None = None) -> Reading:
         """Everything the operator saw and decided at the latest events, on this readout's clock."""
-        now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if self.settings.clock == "request" else None
+        now = batch.target_times.gather(1, batch.last[:, None])[:, 0] if self.sees_request_time else None
         last_items = batch.at_last(embedded)
-        return self.operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
+        operator = self.operator
+        if form is not None:
+            operator = copy.copy(operator)
+            operator.form = form
+        return operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
+
+    @property
+    def sees_request_time(self) -> bool:
+        """On the request clock."""
+        return self.settings.clock == "request"
+
+    def contributions(
+        self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False
+    ) -> Contributions | None:
+        """See `Readout.contributions`."""
+        reading = self.read(states, embedded, batch, "streaming" if folded else None)
+        assert reading.weights is not None
+        return Contributions(
+            user=reading.users[0, 0],
+            rest=batch.at_last(states)[0],
+            values=self.operator.values(states)[0],
+            weights=reading.weights[0],
+            gate=reading.gate[0, 0],
+            scales=self._scales(reading.rates[0, 0]),
+        )
+
+    def time_scales(self) -> TimeScales:
+        """See `Readout.time_scales`."""
+        return self._scales(self.operator.base_rates().detach())
+
+    def _scales(self, rates: Tensor) -> TimeScales:
+        operator = self.operator
+        return TimeScales(rates, operator.half_lives(rates), operator.age_unit, operator.time_scale)
+
+    def memory_kind(self) -> bytes:
+        """The rates at which the sums of a memory decay, rounded: machines differ in the last digits."""
+        return nodes().astype(np.float32).tobytes()
 
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
         """See `Readout.forward`."""
@@ -92,7 +131,7 @@ class Mars(Readout):
             users, gate = reading.users[:, 0], reading.gate[:, 0]
         else:
             first = first_target(batch)
-            now = batch.target_times if self.settings.clock == "request" else batch.times
+            now = batch.target_times if self.sees_request_time else batch.times
             reading = self.operator.read(
                 states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first
             )

@@ -1,7 +1,9 @@
 """What the terminal shows: tables and sentences. Results go to stdout, everything else to stderr."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -9,10 +11,33 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from marsrec.explanation import Explanation
+    from marsrec.recommender.explanation import Explanation
 
 results = Console()
 remarks = Console(stderr=True, highlight=False)
+
+
+class Handler(logging.Handler):
+    """Prints what the library logs, as one more remark."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record: what is worth a warning says so."""
+        grave = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        note(grave + self.format(record))
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Print what the library logs meanwhile."""
+    logger, handler = logging.getLogger("marsrec"), Handler()
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def sentence(text: str) -> None:

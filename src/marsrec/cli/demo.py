@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from marsrec import show
+from marsrec.cli import console
 from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
@@ -34,22 +34,24 @@ def run(out: Path) -> list[Path]:
     """
     log, truth = hawkes(HawkesSettings())
     histories = Histories.from_log(log)
-    show.note(
+    console.note(
         f"A synthetic log of {histories.n_users:,} users, {histories.n_items:,} items and {len(histories):,} events. "
         "Most events are set off by an earlier one, minutes, hours or days ago: time decides what comes next."
     )
     trained: dict[str, Recommender] = {}
     for title, (model, options) in CONTESTANTS.items():
-        show.note(f"\nTraining {title} …")
+        console.note(f"\nTraining {title} …")
         trained[title] = Recommender(model, options=OPTIONS | options, training=TRAINING).fit(histories)
         trained[title].save(out / _folder(title))
     chosen = ("HR@10", "NDCG@10", "MRR@10")
     measured = {name: {m: model.metrics["test"][m] for m in chosen} for name, model in trained.items()}
-    show.metrics("Test, all items ranked (× 100)", measured)
+    console.metrics("Test, all items ranked (× 100)", measured)
     for title in (name for name in trained if name != "sasrec"):
         gain = measured[title]["NDCG@10"] / measured["sasrec"]["NDCG@10"] - 1
-        show.note(f"{title}: NDCG@10 {gain:+.1%} against sasrec, which has the same encoder and sees only the order.")
-    show.note("On the request clock mars-t also hears when it is asked, which the others are not told.")
+        console.note(
+            f"{title}: NDCG@10 {gain:+.1%} against sasrec, which has the same encoder and sees only the order."
+        )
+    console.note("On the request clock mars-t also hears when it is asked, which the others are not told.")
 
     mars = trained[BEST]
     all_rates, all_gates, _ = read_heads(mars)
@@ -66,18 +68,18 @@ def run(out: Path) -> list[Path]:
     lists = [mars.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
     title = f"Recommended to {user} when asked after the latest event"
     rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
-    show.table(title, ["rank", "10 minutes later", "30 days later"], rows)
-    show.note("Why, 10 minutes later:")
-    show.explanation(mars.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
-    show.note(f"\nPicture of the decay curves: {picture}")
+    console.table(title, ["rank", "10 minutes later", "30 days later"], rows)
+    console.note("Why, 10 minutes later:")
+    console.explanation(mars.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
+    console.note(f"\nPicture of the decay curves: {picture}")
     folder = out / _folder(BEST)
-    show.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
+    console.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
     if shutil.which("marsrec") is None:
-        show.note(f"  source {Path(sys.prefix).name}/bin/activate")
-    show.note(f"  marsrec recommend {folder} --user {user}")
-    show.note(f"  marsrec explain {folder} --user {user}")
-    show.note(f"  marsrec serve {folder} {out / 'sasrec'}    # then open http://127.0.0.1:8000: a page that shows why")
-    show.note("  marsrec fit YOUR_LOG.csv")
+        console.note(f"  source {Path(sys.prefix).name}/bin/activate")
+    console.note(f"  marsrec recommend {folder} --user {user}")
+    console.note(f"  marsrec explain {folder} --user {user}")
+    console.note(f"  marsrec serve {folder} {out / 'sasrec'}    # http://127.0.0.1:8000 is a page that shows why")
+    console.note("  marsrec fit YOUR_LOG.csv")
     return [folder, *(out / _folder(title) for title in trained if title != BEST)]
 
 
@@ -94,7 +96,7 @@ def _show_lives(truth: HawkesTruth, lives: Any, gate: Any) -> None:
         right = [_spell(learned[index][0]), f"{learned[index][1]:.2f}"] if index < len(learned) else ["", ""]
         rows.append(left + right)
     columns = ["true half-life", "weight", "learned half-life", "gate"]
-    show.table(f"Time scales of the process, and of the heads of {BEST} (median user)", columns, rows)
+    console.table(f"Time scales of the process, and of the heads of {BEST} (median user)", columns, rows)
 
 
 def _spell(hours: float) -> str:

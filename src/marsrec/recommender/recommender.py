@@ -1,43 +1,47 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
-import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from marsrec import saved, show
-from marsrec.asked import Kind, as_kind, column, given_histories, is_one, kind_of, known_histories, seen_items
-from marsrec.data.batches import Batch, gather
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
 from marsrec.data.source import source_from
 from marsrec.data.splits import Split, SplitSettings
-from marsrec.data.times import TimeUnit, utc_date
-from marsrec.doctor import machine, versions
+from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError, warn
 from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
-from marsrec.evaluation.ranking import top_k
-from marsrec.explanation import Explanation, explain_score
-from marsrec.models import DENSE_FROM, decisive, model_settings, rule, title
-from marsrec.nn.mixture import nodes
+from marsrec.models import DENSE_FROM, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
-from marsrec.session import Session, as_bytes
-from marsrec.threads import one_thread
+from marsrec.provenance import machine, versions
+from marsrec.recommender import persistence
+from marsrec.recommender.explanation import Explanation, explain, read
+from marsrec.recommender.inference import Inference, Past, Request, Window
+from marsrec.recommender.inputs import (
+    Kind,
+    answered,
+    as_kind,
+    given_histories,
+    is_one,
+    item_of,
+    items_of,
+    kind_of,
+    known_histories,
+)
+from marsrec.recommender.session import Session
 from marsrec.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from marsrec.training.fit import Fitted
 
-SHARED_SCORES = 1 << 18
-"""From so many on threads share the ranking."""
+logger = logging.getLogger(__name__)
 
 
 class Recommender:
@@ -99,6 +103,7 @@ class Recommender:
         self.metrics: dict[str, Any] = {}
         self.kind: Kind = "polars"
         self._fingerprint: bytes | None = None
+        self._inference: Inference | None = None
 
     def __repr__(self) -> str:
         if self._network is None:
@@ -164,11 +169,11 @@ class Recommender:
         histories, split = source.histories, split or SplitSettings()
         if progress:
             for sentence in source.notes:
-                show.note(f"· {sentence}")
+                logger.info(f"· {sentence}")
         parts = split.apply(histories)
         settings = self.planned_settings(parts.average_length)
         if progress and self.name == "mars" and self.encoder is None:
-            show.note(rule(len(histories) / histories.n_users, parts.average_length, settings))
+            logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
         software = versions()  # before training: a checkout may have moved on when it ends
         fitted = fit(
             parts,
@@ -246,85 +251,52 @@ class Recommender:
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
-        vectors, known = self._vectors(given, at)
-        seen = seen_items(given, known) if mask_seen else None
-        table = self._answer(given.user_ids.ids, vectors, known, seen, k, candidates)
-        return as_kind(table, kind_of(users if users is not None else histories) or self.kind)
+        pasts = [self._window(given, row) for row in range(given.n_users)]
+        moments = [self.log_end if past is None else self.moment(at, past.latest) for past in pasts]
+        seen = [given.items[slice(*given.offsets[row : row + 2])] if mask_seen else None for row in range(len(pasts))]
+        asked = users if users is not None else histories
+        return self.answer(given.user_ids.ids, pasts, moments, seen, k=k, candidates=candidates, kind=kind_of(asked))
 
-    def _answer(
+    def answer(
         self,
-        ids: pl.Series,
-        vectors: Tensor,
-        known: NDArray[np.int64],
-        seen: tuple[Tensor, Tensor] | None,
+        users: pl.Series,
+        pasts: Sequence[Past | None],
+        moments: Sequence[int],
+        seen: Sequence[NDArray[np.integer[Any]] | None],
+        *,
         k: int,
-        candidates: Sequence[Any] | None,
-    ) -> pl.DataFrame:
-        """The best items for the users whose vectors are known, and popular ones for the others."""
-        network = self.network
+        candidates: Sequence[Any] | None = None,
+        kind: Kind | None = None,
+    ) -> Any:
+        """What `recommend` and `Session.recommend` return: the answers of `Inference`, with raw ids."""
         k = self._at_most(k)
-        allowed = None if candidates is None else self._codes(candidates, "candidates")
-        tables = []
-        if len(known):
-            with one_thread(len(known) * len(self.item_ids) < SHARED_SCORES):
-                scores, items = top_k(network.score, vectors, k, seen=seen, candidates=allowed)
-            tables.append(self._table(known, scores, items, "model"))
-        cold = np.setdiff1d(np.arange(len(ids)), known)
-        if len(cold) or not tables:
-            popular = torch.from_numpy(self.item_counts.astype(np.float32)).expand(len(cold), -1)
-            scores, items = top_k(lambda rows: rows, popular, k, candidates=allowed)
-            tables.append(self._table(cold, scores, items, "popularity"))
-        table = pl.concat(tables).sort("user", maintain_order=True)
-        return table.with_columns(user=ids.gather(table["user"]))
+        allowed = None if candidates is None else items_of(candidates, self.item_ids, "candidates")
+        requests = [
+            Request(past, at, k, hidden, allowed) for past, at, hidden in zip(pasts, moments, seen, strict=True)
+        ]
+        return as_kind(answered(users, self.inference.answer(requests), self.item_ids), kind or self.kind)
 
-    def _table(self, users: NDArray[np.int64], scores: Tensor, items: Tensor, source: str) -> pl.DataFrame:
-        """The best items, best first, of users who are numbered here."""
-        count, k = items.shape
-        return pl.DataFrame(
-            {
-                "user": np.repeat(users, k),
-                "rank": np.tile(np.arange(1, k + 1), count),
-                "item": self.item_ids.decode(items.flatten().cpu().numpy()),
-                "score": scores.flatten().cpu().numpy(),
-                "source": pl.Series([source] * (count * k), dtype=pl.String),
-            }
-        ).filter(pl.col("item").is_not_null())
+    def _window(self, given: Histories, row: int) -> Window | None:
+        """The latest events of a history; None if it has none."""
+        own = slice(*given.offsets[row : row + 2])
+        return self.inference.window(given.items[own], given.times[own]) if given.lengths[row] else None
 
-    def _vectors(self, given: Histories, at: Any) -> tuple[Tensor, NDArray[np.int64]]:
-        """User vectors of the histories that have a known item, and which these are."""
-        network = self.network
-        known = np.flatnonzero(given.lengths > 0)
-        table = network.items.weight
-        vectors = torch.empty(len(known), table.shape[1], dtype=table.dtype, device=table.device)
-        with torch.no_grad():
-            for start in range(0, len(known), 512):
-                batch = self._batch(given, known[start : start + 512], at)
-                vectors[start : start + 512] = network(batch).users
-        return vectors, known
-
-    def _batch(self, given: Histories, which: NDArray[np.int64], at: Any) -> Batch:
-        """The latest events of some histories, asked for at a moment."""
-        ends = given.offsets[which + 1]
-        starts = np.maximum(given.offsets[which], ends - self.settings.length)
-        batch = gather(given, np.stack([starts, ends, ends], axis=1))
-        now = self._moments(at, batch.times.max(dim=1).values)[:, None]
-        moved = Batch(batch.items, batch.times, batch.lengths, batch.targets, now.expand_as(batch.times))
-        return moved.to(self.network.items.weight.device)
-
-    def _moments(self, at: Any, latest: Tensor) -> Tensor:
-        """When requests are made by users with these (N,) latest events: the end of the log, unless said."""
+    def moment(self, at: Any, latest: int) -> int:
+        """When somebody makes a request whose latest event was at `latest`: see `Inference.moment`."""
         if at is None:
-            return latest.clamp(min=self.log_end)
-        asked = self.instant(at)
-        if bool((latest > asked).any()):
-            raise DataError(
-                f"at={at!r} is earlier than an event of the history ({int(latest.max())} {self.unit}, "
-                f"{utc_date(int(latest.max()), self.unit)}). Give a later moment."
-            )
-        readout = self.settings.readout
-        if not (readout.name == "mars" and readout.clock == "request"):
+            return self.inference.moment(None, latest)
+        moment = self.inference.moment(self.instant(at), latest)
+        if not self.network.sees_request_time:
             warn("this model is not on the request clock: the moment of the request changes nothing.")
-        return torch.full_like(latest, asked)
+        return moment
+
+    @property
+    def inference(self) -> Inference:
+        """The way from events and a moment to an answer."""
+        if self._inference is None:
+            network, length = self._fitted(), self.settings.length
+            self._inference = Inference(network, length, self.item_counts, self.unit, self.log_end)
+        return self._inference
 
     def instant(self, moment: Any) -> int:
         """A moment (a number since 1970, ISO text, date, datetime or "now") as a time in the unit of the log."""
@@ -342,14 +314,6 @@ class Recommender:
     def _given(self, histories: Any) -> Histories:
         """Histories from outside."""
         return given_histories(histories, self.item_ids, self.unit, self.columns, self.instant)
-
-    def _codes(self, ids: Sequence[Any], name: str) -> Tensor:
-        codes = self.item_ids.encode(column(ids))
-        if not (codes > 0).any():
-            raise DataError(f"{name}: none of the {len(codes)} ids is an item of the log.")
-        if unknown := int((codes == 0).sum()):
-            warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.")
-        return torch.from_numpy(np.unique(codes[codes > 0]).astype(np.int64))
 
     # ----------------------------------------------------------------- live
 
@@ -385,19 +349,9 @@ class Recommender:
         return Session.from_bytes(self, bytes(data))
 
     def fingerprint(self) -> bytes:
-        """Eight bytes that tell this model by what its answers depend on: weights, settings, items, unit of time.
-
-        Of a model whose sessions keep decaying sums also the rates at which they decay.
-        """
+        """Eight bytes that tell this model by what its answers depend on."""
         if self._fingerprint is None:
-            digest = hashlib.sha256(decisive(self.settings).encode() + self.unit.encode())
-            for name, value in self.network.state_dict().items():
-                digest.update(name.encode() + as_bytes(value))
-            if self.settings.readout.name == "mars" and self.network.recurrent:
-                digest.update(nodes().astype(np.float32).tobytes())  # rounded: machines differ in the last digits
-            for identity in self.item_ids.ids:
-                digest.update(f"{identity}\n".encode())
-            self._fingerprint = digest.digest()[:8]
+            self._fingerprint = persistence.fingerprint(self)
         return self._fingerprint
 
     # ------------------------------------------------------ explain, similar
@@ -416,24 +370,20 @@ class Recommender:
         """
         network = self.network
         given = self._known(history) if is_one(history) else self._given(history)
-        if given.n_users != 1 or len(given) == 0:
+        if given.n_users != 1 or (window := self._window(given, 0)) is None:
             raise DataError("explain needs one history with at least one known item.")
-        code = int(self.item_ids.encode([item])[0])
-        if code == 0:
-            raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
-        batch = self._batch(given, np.array([0]), at)
-        return explain_score(network, batch, code, self.item_ids, self.unit)
+        code = item_of(item, self.item_ids)
+        reading = read(self.inference, window, self.moment(at, window.latest))
+        return explain(reading, network, code, self.item_ids, self.unit)
 
     def similar_items(self, item: Any, k: int = 10) -> Any:
         """Items whose embeddings point in the most similar direction, by cosine."""
-        network = self.network
-        code = int(self.item_ids.encode([item])[0])
-        if code == 0:
-            raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
-        table = torch.nn.functional.normalize(network.items.weight.detach(), dim=1)
-        seen = (torch.tensor([0, 1]), torch.tensor([code]))
-        scores, items = top_k(lambda rows: rows @ table.T, table[code : code + 1], self._at_most(k), seen=seen)
-        found = self._table(np.array([0]), scores, items, "model")
+        self._fitted()
+        found = answered(
+            pl.Series([item], strict=False),
+            [self.inference.similar(item_of(item, self.item_ids), self._at_most(k))],
+            self.item_ids,
+        )
         return as_kind(found.select("rank", "item", similarity="score"), self.kind)
 
     # ------------------------------------------------------------ save, load
@@ -448,12 +398,12 @@ class Recommender:
         histories : bool
             Also write the users' histories, so that `recommend(users=...)` works after loading.
         """
-        saved.save(self, Path(folder).expanduser(), histories=histories)
+        persistence.save(self, Path(folder).expanduser(), histories=histories)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
-        return saved.load(cls, Path(folder).expanduser(), device)
+        return persistence.load(cls, Path(folder).expanduser(), device)
 
     def _at_most(self, k: int) -> int:
         """How many items can be meant by k."""
@@ -468,7 +418,7 @@ class Recommender:
 
     @network.setter
     def network(self, trained: SequenceModel) -> None:
-        self._network, self._fingerprint = trained, None
+        self._network, self._fingerprint, self._inference = trained, None, None
 
     def _fitted(self) -> SequenceModel:
         if self._network is None:

@@ -18,7 +18,7 @@ from numba.core.codegen import get_host_cpu_features
 from numba.core.dispatcher import Dispatcher
 
 import marsrec
-from marsrec import compiled, show
+from marsrec.compute import compiled
 
 PACKAGE = Path(marsrec.__file__).parent
 
@@ -68,18 +68,18 @@ def test_all_that_kernels_take_from_other_files_is_in_shared_ones() -> None:
             functions = [getattr(value, "py_func", value) for value in used]
             files = {inspect.getfile(each) for each in functions if inspect.isfunction(each)}
             foreign |= {Path(file).relative_to(PACKAGE).as_posix() for file in files if Path(file) != source}
-    assert foreign == set(compiled.SHARED) - {"compiled.py"}
+    assert foreign == set(compiled.SHARED) - {"compute/compiled.py"}
 
 
 def test_without_sources_or_a_place_kernels_are_compiled_but_not_kept(shared: Path, tmp_path: Path) -> None:
     assert compiled.kernel(parallel=False)(without_file("made")).stats.cache_path is None
-    (shared / "compiled.py").unlink()
+    (shared / "compute/compiled.py").unlink()
     assert compiled.kernel(parallel=False)(function_in(tmp_path)).stats.cache_path is None
 
 
 def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(show, "note", said.append)
+    monkeypatch.setattr(compiled.log, "info", said.append)
     monkeypatch.setattr(compiled._ANNOUNCER, "said", "")
     kept = function_in(tmp_path)
     kept.__module__ = "marsrec.made"
@@ -101,7 +101,7 @@ def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_functions_of_others_are_compiled_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(show, "note", said.append)
+    monkeypatch.setattr(compiled.log, "info", said.append)
     for module in ("made", None):
         assert numba.njit(without_file(module))(21) == 42
     assert said == []
@@ -113,7 +113,7 @@ def test_loops_take_whole_registers_unless_somebody_decides_otherwise(features: 
     """In a process of its own: numba asks once, before it first compiles."""
     (tmp_path / "trial.py").write_text(
         "import numpy\n"
-        "from marsrec.compiled import kernel\n"
+        "from marsrec.compute.compiled import kernel\n"
         "@kernel(parallel=False)\n"
         "def double(values):\n"
         "    for i in range(len(values)): values[i] *= 2\n"

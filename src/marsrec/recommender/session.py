@@ -19,11 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marsrec.asked import NAMELESS, as_kind, is_one
-from marsrec.data.batches import Batch
+from marsrec.compute.threads import one_thread
 from marsrec.errors import DataError, warn
-from marsrec.nn.model import ModelMemory, SequenceModel
-from marsrec.threads import one_thread
+from marsrec.nn.model import SequenceModel
+from marsrec.recommender.explanation import PIECE
+from marsrec.recommender.inference import SHARED_EVENTS, Folded, Past, Window
+from marsrec.recommender.inputs import NAMELESS, is_one
+from marsrec.recommender.persistence import as_bytes
 
 if TYPE_CHECKING:
     from marsrec.recommender import Recommender
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<8s8s8sqq")
 """Start of a serialised session: magic, fingerprint of the model, checksum, number of events, time of the latest."""
 MAGIC = b"marsrec1"
-PIECE = 4096  # events of a given history that are taken in at a time
-SHARED_EVENTS = 256  # from so many at a time on threads share the work
 
 
 class Remembered(ABC):
@@ -46,8 +46,8 @@ class Remembered(ABC):
         """Take in (L,) events."""
 
     @abstractmethod
-    def vector(self, now: Tensor) -> Tensor:
-        """The user vector (1, d) at the moment `now` (1,)."""
+    def view(self) -> Past:
+        """The same as `Inference.vectors` takes it."""
 
 
 class FoldedEvents(Remembered):
@@ -60,23 +60,20 @@ class FoldedEvents(Remembered):
 
     def add(self, codes: Tensor, times: Tensor) -> None:
         """See `Remembered.add`."""
-        encoded, read = self.network.resume(self._memory(), codes[None], times[None])
+        encoded, read = self.network.resume(self.view().memory, codes[None], times[None])
         self.tensors = tuple(part.clone() for part in encoded + read)  # not views that keep all of the events alive
 
-    def vector(self, now: Tensor) -> Tensor:
-        """See `Remembered.vector`."""
-        return self.network.recall(self._memory(), now)
-
-    def _memory(self) -> ModelMemory:
-        return self.tensors[: self.encoded], self.tensors[self.encoded :]
+    def view(self) -> Folded:
+        """See `Remembered.view`."""
+        return Folded((self.tensors[: self.encoded], self.tensors[self.encoded :]))
 
 
 class LatestEvents(Remembered):
     """The latest events themselves, for models that have no state to go on from."""
 
-    def __init__(self, network: SequenceModel, length: int) -> None:
-        self.network, self.length = network, length
-        zeros = torch.zeros(length, dtype=torch.int64, device=network.items.weight.device)
+    def __init__(self, length: int) -> None:
+        self.length = length
+        zeros = torch.zeros(length, dtype=torch.int64)
         self.tensors = (zeros.int(), zeros, zeros[0].clone())  # codes and times, the newest last, and their number
 
     def add(self, codes: Tensor, times: Tensor) -> None:
@@ -88,13 +85,11 @@ class LatestEvents(Remembered):
             (count + len(codes)).clamp(max=self.length),
         )
 
-    def vector(self, now: Tensor) -> Tensor:
-        """See `Remembered.vector`."""
-        count = int(self.tensors[2])
-        items, times = self.tensors[0][None, -count:].long(), self.tensors[1][None, -count:]
-        batch = Batch(items, times, self.tensors[2][None], torch.zeros_like(items), now[:, None].expand_as(times))
-        users: Tensor = self.network(batch).users
-        return users
+    def view(self) -> Window:
+        """See `Remembered.view`."""
+        codes, times, count = self.tensors
+        kept = slice(len(codes) - int(count), None)
+        return Window(codes[kept].long().cpu().numpy(), times[kept].cpu().numpy())
 
 
 class Session:
@@ -111,7 +106,7 @@ class Session:
         network = recommender.network
         self.recommender = recommender
         length = recommender.settings.length
-        self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(network, length)
+        self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(length)
         self.seen: NDArray[np.uint8] = np.zeros(math.ceil((len(recommender.item_ids) + 1) / 8), dtype=np.uint8)
         self.events, self.latest = 0, 0
         self.model = recommender.fingerprint()
@@ -165,7 +160,7 @@ class Session:
                 f"an event at {times[place]} {unit} after one at {before[place]} {unit}: a session takes events in "
                 "order of time. Start a new one from the whole history, which is put in order."
             )
-        device, kept = self.recommender.network.items.weight.device, self.past.tensors
+        device, kept = self.past.tensors[0].device, self.past.tensors
         try:
             with torch.no_grad(), one_thread(len(codes) < SHARED_EVENTS):
                 for start in range(0, len(codes), PIECE):
@@ -180,29 +175,30 @@ class Session:
         self.events += len(codes)
         self.latest = int(times[-1])
 
+    def moment(self, at: Any = None) -> int:
+        """When a request is made: at a moment, by default the end of the log or the latest event, if that is later."""
+        return self.recommender.moment(at, self.latest)
+
     def vector(self, at: Any = None) -> Tensor:
-        """The user vector (d,) at a moment, by default the end of the log or the latest event, whichever is later."""
+        """The user vector (d,) at a moment; see `moment`."""
         self._check_model()
         if self.events == 0:
             raise DataError("a session without events has no user vector. Add an event first.")
-        now = self.recommender._moments(at, torch.tensor([self.latest]))
-        device = self.recommender.network.items.weight.device
-        with torch.no_grad(), one_thread():
-            return self.past.vector(now.to(device))[0]
+        return self.recommender.inference.vectors([self.past.view()], [self.moment(at)])[0]
+
+    def seen_items(self) -> NDArray[np.int64]:
+        """Codes of the items that were taken."""
+        return np.flatnonzero(np.unpackbits(self.seen, bitorder="little"))
 
     def recommend(
         self, k: int = 10, at: Any = None, *, mask_seen: bool = True, candidates: Sequence[Any] | None = None
     ) -> Any:
         """The best items now: as `Recommender.recommend`, with "history" for the user's name."""
         self._check_model()
-        seen = None
-        if mask_seen:
-            codes = torch.from_numpy(np.flatnonzero(np.unpackbits(self.seen, bitorder="little")))
-            seen = torch.tensor([0, len(codes)]), codes
-        known = np.arange(min(self.events, 1))
-        vectors = self.vector(at)[None] if self.events else torch.zeros(0)
-        table = self.recommender._answer(pl.Series([NAMELESS]), vectors, known, seen, k, candidates)
-        return as_kind(table, self.recommender.kind)
+        past = self.past.view() if self.events else None
+        moment = self.moment(at) if self.events else self.recommender.log_end
+        seen = self.seen_items() if mask_seen else None
+        return self.recommender.answer(pl.Series([NAMELESS]), [past], [moment], [seen], k=k, candidates=candidates)
 
     # ------------------------------------------------------------------ bytes
 
@@ -246,12 +242,6 @@ class Session:
             tensors.append(torch.from_numpy(values.copy()).view(like.dtype).reshape(like.shape).to(like.device))
         session.past.tensors = tuple(tensors)
         return session
-
-
-def as_bytes(tensor: Tensor) -> bytes:
-    """The numbers of a tensor of any dtype; numpy does not know bfloat16."""
-    whole = tensor.cpu().flatten().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
-    return whole.view(torch.uint8).numpy().tobytes()
 
 
 def _checksum(body: bytes, events: int, latest: int) -> bytes:

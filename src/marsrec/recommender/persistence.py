@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
+import torch
 from polars.exceptions import PolarsError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as dumped
+from torch import Tensor
 
+from marsrec.atomic import atomic_folder
 from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError
+from marsrec.models import decisive
 from marsrec.nn.settings import ModelSettings
-from marsrec.storage import atomic_folder
 from marsrec.training.settings import TrainingSettings
 
 R = TypeVar("R", bound="Recommender")
@@ -68,6 +71,27 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         files = sorted(file for file in target.rglob("*") if file.is_file())
         config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
         (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def fingerprint(recommender: Recommender) -> bytes:
+    """Eight bytes that tell a model by what its answers depend on: weights, settings, items, unit of time.
+
+    Of a model whose sessions keep decaying sums also the rates at which they decay.
+    """
+    digest = hashlib.sha256(decisive(recommender.settings).encode() + recommender.unit.encode())
+    for name, value in recommender.network.state_dict().items():
+        digest.update(name.encode() + as_bytes(value))
+    if recommender.network.recurrent:
+        digest.update(recommender.network.readout.memory_kind())
+    for identity in recommender.item_ids.ids:
+        digest.update(f"{identity}\n".encode())
+    return digest.digest()[:8]
+
+
+def as_bytes(tensor: Tensor) -> bytes:
+    """The numbers of a tensor of any dtype; numpy does not know bfloat16."""
+    whole = tensor.cpu().flatten().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
+    return whole.view(torch.uint8).numpy().tobytes()
 
 
 def _digest(file: Path) -> str:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from marsrec.storage import atomic_folder
+from marsrec.atomic import atomic_folder
 
 
 def write(folder: Path, text: str) -> None:

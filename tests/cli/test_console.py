@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from marsrec import show
-from marsrec.explanation import Explanation
+from marsrec.cli import console
+from marsrec.recommender.explanation import Explanation
 
 
 def test_shown_shares_sum_to_the_score(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,7 +24,7 @@ def test_shown_shares_sum_to_the_score(capsys: pytest.CaptureFixture[str]) -> No
             "share": shares,
         }
     )
-    show.explanation(Explanation(score=0.0, last_state=1.0, terms=terms), "soap", top=2)
+    console.explanation(Explanation(score=0.0, last_state=1.0, terms=terms), "soap", top=2)
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     cells = [[cell for cell in row if cell != "│"] for row in rows if "│" in row]
     assert cells[-3:] == [

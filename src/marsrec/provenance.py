@@ -1,9 +1,8 @@
-"""What this machine has: versions, threads, kernels and data."""
+"""What made a result: versions of the software, and the machine."""
 
 import os
 import platform
 import subprocess
-import warnings
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,42 +13,10 @@ import numpy as np
 import torch
 
 from marsrec import __version__
-from marsrec.compiled import kernel
-from marsrec.data.catalog import CATALOG, locate
-from marsrec.errors import SettingsError
-from marsrec.nn.kernels.selective_scan import FORCED, chosen, forced_on, missing
-from marsrec.threads import like_torch
-from marsrec.training import half_precision
+from marsrec.compute.compiled import kernel
+from marsrec.compute.threads import like_torch
 
 PACKAGES = ("torch", "lightning", "numba", "numpy", "polars", "narwhals", "pydantic", "safetensors", "tensorboard")
-
-
-_SCANS = {"reference": "torch, a position at a time", "cpu": "numba, compiled for this CPU", "cuda": "mamba-ssm"}
-
-
-def examine() -> dict[str, dict[str, Any]]:
-    """Everything one is asked for in a bug report."""
-    return {
-        "versions": versions(),
-        "machine": {
-            **machine(),
-            "half precision on the CPU": "works"
-            if half_precision.works()
-            else f"ends the process; {half_precision.REMEDY}",
-        },
-        "kernels": {
-            "linear cross-entropy": "chunked, gradients in the forward pass",
-            "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
-            "MARS averages, gate, dropout, convolution": "numba on the CPU, torch elsewhere",
-            "selective scan": _scan("cpu"),
-            **({"selective scan on the GPU": _scan("cuda")} if torch.cuda.is_available() else {}),
-            "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
-        },
-        "data": {
-            "MARSREC_DATA": os.environ.get("MARSREC_DATA", "not set"),
-            **{name: str(locate(name) or "not here") for name in CATALOG},
-        },
-    }
 
 
 def versions() -> dict[str, str]:
@@ -88,21 +55,6 @@ def machine() -> dict[str, Any]:
         "numba threads": _numba_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
     }
-
-
-def _scan(device: str) -> str:
-    """Which selective scan runs on a kind of device, and why."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # it is told here
-            name = chosen(device)
-    except SettingsError as error:
-        return f"error: {error}"
-    if forced_on(device):
-        return f"{_SCANS[name]}, forced by {FORCED}={name}"
-    reason = f" ({missing()})" if device == "cuda" and name == "reference" else ""
-    forced = os.environ.get(FORCED)
-    how = f"{FORCED}={forced} is for other devices" if forced else f"{FORCED}=reference or {device} forces one"
-    return f"{_SCANS[name]}{reason}; {how}"
 
 
 def _numba_threads() -> str:

@@ -1,6 +1,6 @@
 """What callers ask with, users or histories in any library's columns, and what they get back."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,13 +8,13 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec.data.histories import Histories, Vocabulary, flat_rows
 from marsrec.data.log import LogSettings, read_log
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import DataError, warn
+from marsrec.recommender.inference import Answer
 
 Kind = Literal["polars", "pandas", "pyarrow"]
 
@@ -117,7 +117,36 @@ def as_kind(table: pl.DataFrame, kind: Kind) -> Any:
     return table if kind == "polars" else table.to_pandas() if kind == "pandas" else table.to_arrow()
 
 
-def seen_items(given: Histories, known: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Item codes of some histories, in compressed rows; histories without events take no place in `given.items`."""
-    offsets = np.concatenate([[0], given.offsets[known + 1]])
-    return torch.from_numpy(offsets), torch.from_numpy(given.items.astype(np.int64))
+def items_of(ids: Any, item_ids: Vocabulary, name: str) -> Tensor:
+    """Codes of raw ids; unknown ones are skipped and counted, and at least one has to be known."""
+    codes = item_ids.encode(column(ids))
+    if not (codes > 0).any():
+        raise DataError(f"{name}: none of the {len(codes)} ids is an item of the log.")
+    if unknown := int((codes == 0).sum()):
+        warn(f"{unknown} of {len(codes)} {name} are unknown items and were skipped.")
+    return torch.from_numpy(np.unique(codes[codes > 0]).astype(np.int64))
+
+
+def item_of(item: Any, item_ids: Vocabulary) -> int:
+    """Code of one raw id."""
+    code = int(item_ids.encode([item])[0])
+    if code == 0:
+        raise DataError(f"unknown item {item!r}: not in the log that the recommender was fitted on.")
+    return code
+
+
+def answered(users: pl.Series, answers: Sequence[Answer], item_ids: Vocabulary) -> pl.DataFrame:
+    """Answers as a table, a row per item."""
+    counts = np.array([len(answer.codes) for answer in answers], dtype=np.int64)
+    codes = [answer.codes for answer in answers]
+    return pl.DataFrame(
+        {
+            "user": users.gather(np.repeat(np.arange(len(answers)), counts)),
+            "rank": np.concatenate([np.arange(1, count + 1) for count in counts] or [np.zeros(0, np.int64)]),
+            "item": item_ids.decode(np.concatenate(codes or [np.zeros(0, np.int64)])),
+            "score": np.concatenate([answer.scores for answer in answers] or [np.zeros(0, np.float32)]),
+            "source": pl.Series([answer.source for answer in answers], dtype=pl.String).gather(
+                np.repeat(np.arange(len(answers)), counts)
+            ),
+        }
+    )

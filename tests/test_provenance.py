@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marsrec.doctor import commit, versions
+from marsrec.provenance import commit, versions
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -54,7 +54,7 @@ def test_no_commit_where_there_is_none(package: Path, tmp_path: Path, monkeypatc
 
 
 def test_versions_hold_the_commit_only_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marsrec.doctor.commit", lambda package: "abc1234+")
+    monkeypatch.setattr("marsrec.provenance.commit", lambda package: "abc1234+")
     assert versions()["commit"] == "abc1234+"
-    monkeypatch.setattr("marsrec.doctor.commit", lambda package: None)
+    monkeypatch.setattr("marsrec.provenance.commit", lambda package: None)
     assert "commit" not in versions()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marsrec import memory
+from marsrec.compute import memory
 
 STATM = Path("/proc/self/statm")
 

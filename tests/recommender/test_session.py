@@ -13,7 +13,7 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.data.batches import Batch
 from marsrec.errors import DataError, SettingsError
 from marsrec.nn.mixture import nodes
-from marsrec.session import HEADER, FoldedEvents, LatestEvents
+from marsrec.recommender.session import HEADER, FoldedEvents, LatestEvents
 
 QUICK = TrainingSettings(epochs=1, targets_per_batch=256)
 KINDS = {
@@ -76,7 +76,7 @@ def test_a_thousand_events_one_by_one_give_the_vectors_of_recomputing(recommende
         if index in (0, 1, 49, 50, 51, 400, 999):
             start = 0 if folded else max(0, index + 1 - 50)
             expected = recomputed(recommender, codes[start : index + 1], times[start : index + 1], int(time))
-            found = session.past.vector(torch.tensor([time]))[0]
+            found = session.recommender.inference.vectors([session.past.view()], [int(time)])[0]
             torch.testing.assert_close(found, expected, rtol=0, atol=closeness(recommender))
     assert session.nbytes == size == len(session.to_bytes())
     held = sum(tensor.untyped_storage().nbytes() for tensor in session.past.tensors)
@@ -90,7 +90,7 @@ def test_later_requests_equal_recomputing_at_that_time(recommender: Recommender)
     for wait in (0, 60, 86_400, 10 * 365 * 86_400):
         now = int(times[-1]) + wait
         expected = recomputed(recommender, codes, times, now)
-        found = session.past.vector(torch.tensor([now]))[0]
+        found = session.recommender.inference.vectors([session.past.view()], [int(now)])[0]
         torch.testing.assert_close(found, expected, rtol=0, atol=closeness(recommender))
 
 
@@ -113,7 +113,10 @@ def test_ten_thousand_events_and_heads_as_steep_as_sessions_take_them() -> None:
     assert session.recurrent
     for wait in (0, 30, 3600, 30 * 86_400):
         now = int(times[-1]) + wait
-        found, expected = session.past.vector(torch.tensor([now]))[0], recomputed(fitted, codes, times, now)
+        found, expected = (
+            session.recommender.inference.vectors([session.past.view()], [int(now)])[0],
+            recomputed(fitted, codes, times, now),
+        )
         # What the weight of one event may be off by (docs/streaming.md): errors of both signs do not add up.
         torch.testing.assert_close(found, expected, rtol=0, atol=4.6e-4)
 
@@ -166,7 +169,7 @@ def test_bytes_whose_sums_decay_at_other_rates_are_refused(
     recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = recommender.start("u1").to_bytes()
-    monkeypatch.setattr("marsrec.recommender.nodes", lambda: 1.001 * nodes())
+    monkeypatch.setattr("marsrec.nn.readouts.mars.nodes", lambda: 1.001 * nodes())
     recommender.network = recommender.network  # as after loading it by another version
     try:
         if recommender.settings.readout.name == "mars" and recommender.network.recurrent:
@@ -185,7 +188,7 @@ def test_an_interrupted_history_leaves_the_session_as_it_was(
 ) -> None:
     session = recommender.start([("i3", START)])
     before, add = session.to_bytes(), session.past.add
-    monkeypatch.setattr("marsrec.session.PIECE", 2)
+    monkeypatch.setattr("marsrec.recommender.session.PIECE", 2)
     pieces = iter(range(10))
 
     def interrupted(codes: torch.Tensor, times: torch.Tensor) -> None:

@@ -1,6 +1,7 @@
 """Numba kernels of this package: compiled for the CPU at their first use, kept on disk, and announced."""
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from functools import cache
@@ -11,12 +12,12 @@ from numba import config, njit
 from numba.core import event
 from numba.core.codegen import get_host_cpu_features
 
-from marsrec import show
+log = logging.getLogger(__name__)
 
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 """What a sum may do with rounding. Not-a-number and infinity keep their meaning."""
 
-SHARED = ("compiled.py", "nn/kernels/numeric.py", "nn/kernels/dropout.py")
+SHARED = ("compute/compiled.py", "nn/kernels/numeric.py", "nn/kernels/dropout.py")
 """Files whose code goes into kernels of other files. A change in one of them has all kernels compiled anew; numba by
 itself looks at a kernel's own file only."""
 
@@ -46,7 +47,7 @@ def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[
     Parameters
     ----------
     parallel : bool
-        Whether `prange` spreads over threads. Such a kernel has to run inside `marsrec.threads.like_torch`.
+        Whether `prange` spreads over threads. Such a kernel has to run inside `marsrec.compute.threads.like_torch`.
     exact : bool
         Whether every operation rounds as it is written, for what has to come out alike on all machines.
     """
@@ -90,7 +91,7 @@ class _Announcer(event.Listener):
             if dispatcher.stats.cache_path is None:
                 kept = "there is no place to keep them for the next time (NUMBA_CACHE_DIR names one)"
             if kept != self.said:
-                show.note(f"Compiling kernels for this CPU; {kept}:")
+                log.info(f"Compiling kernels for this CPU; {kept}:")
                 self.said = kept
         self.began.append(time.monotonic())
 
@@ -98,7 +99,7 @@ class _Announcer(event.Listener):
         began, function = self.began.pop(), event.data["dispatcher"].py_func
         if _is_own(function) and not self.began:
             name = f"{function.__module__.removeprefix('marsrec.')}.{function.__name__}"
-            show.note(f"  compiled {name} in {time.monotonic() - began:.1f} s")
+            log.info(f"  compiled {name} in {time.monotonic() - began:.1f} s")
 
 
 def _is_own(function: Callable[..., Any]) -> bool:

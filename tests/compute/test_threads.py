@@ -4,7 +4,7 @@ import numba
 import pytest
 import torch
 
-from marsrec.threads import like_torch, one_thread
+from marsrec.compute.threads import like_torch, one_thread
 
 
 def test_kernels_run_with_torchs_threads_and_leave_both_numbers_as_they_were() -> None:

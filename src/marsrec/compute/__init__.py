@@ -1,0 +1,1 @@
+"""How things are computed here: compiled kernels, threads and memory."""

@@ -1,0 +1,248 @@
+"""THE way from events and a moment to user vectors, and from these to the best items.
+
+`Recommender`, `Session`, the server and the command line all come through here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from marsrec.compute.threads import one_thread
+from marsrec.data.batches import Batch
+from marsrec.data.times import TimeUnit, utc_date
+from marsrec.errors import DataError
+from marsrec.evaluation.ranking import Seen, top_k
+from marsrec.nn.model import ModelMemory, SequenceModel
+
+ROWS = 512
+"""Histories that are encoded at a time."""
+SHARED_EVENTS = 256
+"""From so many events at a time on threads share the work; below they would wait for each other."""
+SHARED_SCORES = 1 << 18
+"""From so many scores on threads share the ranking."""
+
+Codes = NDArray[np.int64]
+_NONE: Codes = np.zeros(0, dtype=np.int64)
+
+
+class EarlyError(DataError):
+    """A request is made at a moment before the latest event."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The latest events of a history, at least one: codes of known items, and times."""
+
+    codes: Codes
+    times: NDArray[np.int64]
+
+    @property
+    def latest(self) -> int:
+        """Time of the latest event. It need not be the last: `ties="recbole"` orders by rounded times."""
+        return int(self.times.max())
+
+
+@dataclass(frozen=True)
+class Folded:
+    """All events of a history, as a recurrent model remembers them."""
+
+    memory: ModelMemory
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A history whose user vector is known already."""
+
+    user: Tensor
+    """(d,)."""
+
+
+Past = Window | Folded | Vector
+Source = Literal["model", "popularity", "similarity"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Somebody who is to be recommended something."""
+
+    past: Past | None
+    """None where no event is known."""
+    at: int
+    """The moment of the request."""
+    k: int
+    """How many items; fewer where there are not as many."""
+    seen: NDArray[np.integer[Any]] | None = None
+    """Codes of items that are left out."""
+    candidates: Tensor | None = None
+    """Codes of the only items to recommend."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best items for a request, the best first."""
+
+    codes: Codes
+    scores: NDArray[np.float32]
+    source: Source
+    """How they were found."""
+
+
+class Ranker(Protocol):
+    """Something that finds the best items for user vectors, such as an approximate index."""
+
+    most: int
+    """How many items it finds for each."""
+
+    def top_k(self, users: Tensor, k: int, seen: Seen) -> tuple[Tensor, Tensor]:
+        """Scores and codes (N, k) of the best items."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A trained model, and what an answer needs to know beside it."""
+
+    network: SequenceModel
+    length: int
+    """Number of latest events that are looked at."""
+    item_counts: NDArray[np.int64]
+    """(V + 1,) how often each item was trained on, which is what cold users get."""
+    unit: TimeUnit
+    log_end: int
+    """Time of the latest event of the log."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.network.items.weight.device
+
+    def moment(self, at: int | None, latest: int, since: int | None = None) -> int:
+        """The moment of a request by somebody whose latest event was at `latest`.
+
+        Parameters
+        ----------
+        at : int, optional
+            The moment that the request names.
+        latest : int
+            Time of the latest event.
+        since : int, optional
+            The moment of requests that name none, unless the latest event is later; by default the end of the log.
+        """
+        if at is None:
+            return max(self.log_end if since is None else since, latest)
+        if at < latest:
+            raise EarlyError(
+                f"at={at} is earlier than an event of the history ({latest} {self.unit}, "
+                f"{utc_date(latest, self.unit)}). Give a later moment."
+            )
+        return at
+
+    def window(self, codes: NDArray[np.integer], times: NDArray[np.int64]) -> Window:
+        """The events of a history that the model looks at."""
+        return Window(np.asarray(codes[-self.length :], dtype=np.int64), np.asarray(times[-self.length :]))
+
+    def batch(self, windows: Sequence[Window], moments: Sequence[int]) -> Batch:
+        """Requests as rows, padded on the right."""
+        lengths = np.array([len(window.codes) for window in windows])
+        ends = np.cumsum(lengths)
+        place = np.arange(lengths.max())
+        index = np.minimum((ends - lengths)[:, None] + place, ends[:, None] - 1)  # padding repeats the latest event
+        codes = np.where(place < lengths[:, None], np.concatenate([window.codes for window in windows])[index], 0)
+        items = torch.from_numpy(codes)
+        times = torch.from_numpy(np.concatenate([window.times for window in windows])[index])
+        now = torch.tensor(moments, dtype=torch.int64)[:, None].expand_as(times)
+        return Batch(items, times, torch.from_numpy(lengths), torch.zeros_like(items), now).to(self.device)
+
+    @torch.no_grad()
+    def vectors(self, pasts: Sequence[Past], moments: Sequence[int]) -> Tensor:
+        """User vectors (N, d) at the moments of the requests: windows in padded batches, memories all at once."""
+        table = self.network.items.weight
+        vectors = torch.empty(len(pasts), table.shape[1], dtype=table.dtype, device=table.device)
+        folded = [place for place, past in enumerate(pasts) if isinstance(past, Folded)]
+        if folded:
+            readouts = [past.memory[1] for past in pasts if isinstance(past, Folded)]
+            together = tuple(torch.cat(parts) for parts in zip(*readouts, strict=True))
+            now = torch.tensor([moments[place] for place in folded], dtype=torch.int64, device=self.device)
+            with one_thread(len(folded) < SHARED_EVENTS):
+                vectors[folded] = self.network.recall(((), together), now)
+        for place, past in enumerate(pasts):
+            if isinstance(past, Vector):
+                vectors[place] = past.user
+        windows = [(place, past) for place, past in enumerate(pasts) if isinstance(past, Window)]
+        for start in range(0, len(windows), ROWS):
+            places, some = zip(*windows[start : start + ROWS], strict=True)
+            batch = self.batch(some, [moments[place] for place in places])
+            with one_thread(batch.items.numel() < SHARED_EVENTS):
+                vectors[list(places)] = self.network(batch).users
+        return vectors
+
+    def answer(self, requests: Sequence[Request], *, ranker: Ranker | None = None) -> list[Answer]:
+        """The best items for each request; for those of whom nothing is known, the items trained on most often.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+            Those that share their candidates are ranked together.
+        ranker : Ranker, optional
+            What ranks instead of a full ranking, where any item may come.
+        """
+        answers: dict[int, Answer] = {}
+        warm = [place for place, request in enumerate(requests) if request.past is not None]
+        pasts = [past for request in requests if (past := request.past) is not None]
+        vectors = self.vectors(pasts, [requests[place].at for place in warm])
+        rows = dict(zip(warm, vectors, strict=True))
+        groups: dict[tuple[bool, int], list[int]] = {}
+        for place, request in enumerate(requests):
+            groups.setdefault((request.past is None, id(request.candidates)), []).append(place)
+        for (cold, _), places in groups.items():
+            group = [requests[place] for place in places]
+            k = max(request.k for request in group)
+            seen = in_rows([_NONE if request.seen is None else request.seen for request in group])
+            candidates = group[0].candidates
+            with one_thread(len(group) * len(self.item_counts) < SHARED_SCORES):
+                if k == 0:
+                    best = torch.zeros(len(group), 0), torch.zeros(len(group), 0, dtype=torch.long)
+                elif cold:
+                    best = top_k(lambda counts: counts, self._counts(len(group)), k, seen=seen, candidates=candidates)
+                else:
+                    users = torch.stack([rows[place] for place in places])
+                    if ranker is not None and candidates is None and k <= ranker.most:
+                        best = ranker.top_k(users, k, seen)
+                    else:
+                        best = top_k(self.network.score, users, k, seen=seen, candidates=candidates)
+            scores, codes = (part.cpu().numpy() for part in best)
+            for request, place, own, ranked in zip(group, places, scores, codes, strict=True):
+                kept = ranked[: request.k] > 0
+                source: Source = "popularity" if cold else "model"
+                answers[place] = Answer(ranked[: request.k][kept], own[: request.k][kept], source)
+        return [answers[place] for place in range(len(requests))]
+
+    def _counts(self, rows: int) -> Tensor:
+        return torch.from_numpy(self.item_counts.astype(np.float32)).expand(rows, -1)
+
+    def similar(self, code: int, k: int) -> Answer:
+        """The items whose vectors point in the most similar direction, by cosine."""
+        table = self.directions
+        own = torch.tensor([0, 1]), torch.tensor([code])
+        with one_thread(len(table) < SHARED_SCORES):
+            scores, codes = top_k(lambda rows: rows @ table.T, table[code : code + 1], k, seen=own)
+        kept = (codes[0] > 0).cpu().numpy()
+        return Answer(codes[0].cpu().numpy()[kept], scores[0].cpu().numpy()[kept], "similarity")
+
+    @cached_property
+    def directions(self) -> Tensor:
+        """Item vectors (V + 1, d) of length 1."""
+        return F.normalize(self.network.items.weight.detach(), dim=1)
+
+
+def in_rows(each: Sequence[NDArray[np.integer[Any]]]) -> Seen:
+    """Item codes of several users in compressed rows."""
+    offsets = np.concatenate([[0], np.cumsum([len(codes) for codes in each])])
+    flat = np.concatenate(each) if len(each) else np.zeros(0, dtype=np.int64)
+    return torch.from_numpy(offsets), torch.from_numpy(flat.astype(np.int64))
