@@ -11,9 +11,9 @@ import polars as pl
 
 from marsrec.data.catalog import CATALOG, Statistics
 from marsrec.errors import DataError
+from marsrec.evaluation.significance import Difference, Floats, gains, paired
 from marsrec.lab import paper
 from marsrec.lab.results import RANKS, Result
-from marsrec.lab.significance import Difference, Floats, gains, paired
 from marsrec.models import model_settings, paper_options, targets_per_batch
 from marsrec.training.settings import NOT_DECISIVE
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from marsrec.evaluation.significance import Difference
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
     EXPLAINED,
@@ -24,7 +25,6 @@ from marsrec.lab.comparison import (
 from marsrec.lab.page import Section, Table, best, digits, second
 from marsrec.lab.paper import METRICS
 from marsrec.lab.results import Result
-from marsrec.lab.significance import Difference
 from marsrec.models import RECIPES, backbone
 from marsrec.training.settings import TrainingSettings
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from marsrec.evaluation.significance import paired
 from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, history_buckets
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
@@ -28,7 +29,6 @@ from marsrec.lab.comparison import (
 from marsrec.lab.inspection import Inspection
 from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, plot
 from marsrec.lab.results import Result, inspection_of
-from marsrec.lab.significance import paired
 from marsrec.models import DENSE_FROM
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 
 from marsrec.errors import DataError
 from marsrec.evaluation.metrics import metrics
-from marsrec.lab.significance import gains, paired
+from marsrec.evaluation.significance import gains, paired
 
 RNG = np.random.default_rng(5)
 RANKS = RNG.integers(1, 40, size=3000).astype(float)
