@@ -1,5 +1,18 @@
 """marsrec recommends the next item from timestamped histories.
 
+Its rooms, in the order in which data walks through them. Each imports from those above it and from none below.
+
+- `errors`, `settings`, `atomic`, `compute`, `provenance`: what all others stand on.
+- `data`: a log becomes histories, splits and batches.
+- `nn`: histories become user vectors.
+- `models`: the named models, as recipes of parts.
+- `evaluation`: models become ranks, ranks become metrics.
+- `training`: models are fitted, and the best on validation data is kept.
+- `recommender`: the class people use, and the one way from events to answers.
+- `lab`: grids of runs become results and reports.
+- `serve`: answers over HTTP.
+- `cli`: the command line, the only room that knows all others.
+
 The names below are imported when they are first used, so that `import marsrec` costs nothing.
 """
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from marsrec.data.filters import filter_counts, k_core
+from marsrec.data.filters import filter_counts
 from marsrec.data.log import Log, read_log
 from marsrec.errors import DataError, SettingsError
 
@@ -28,7 +28,6 @@ def test_core_is_reached_over_several_rounds_in_file_order() -> None:
         "counts in [2, inf) per user and [2, inf) per item: removed 2 users, 1 item and 3 rows in 3 rounds",
     )
     assert (core.unit, core.source) == ("s", "log.csv")
-    assert pairs(k_core(chain, 2)) == pairs(core)
 
 
 def test_upper_bound_is_exclusive_and_counted_before_items_go() -> None:
@@ -48,7 +47,7 @@ def test_nothing_to_remove_is_noted_too() -> None:
 
 def test_nothing_left_is_an_error() -> None:
     with pytest.raises(DataError, match=r"log\.csv: nothing is left with counts in \[3, inf\) per user.*Widen"):
-        k_core(log("ax", "ay", "bx"), 3)
+        filter_counts(log("ax", "ay", "bx"), (3, None), (3, None))
 
 
 @pytest.mark.parametrize("bounds", [(5, 5), (5, 2), (-1, None), (0, 1)])
@@ -59,5 +58,6 @@ def test_impossible_bounds(bounds: tuple[int, int | None]) -> None:
 
 @pytest.mark.skipif("MARSREC_DATA" not in os.environ, reason="MARSREC_DATA names no folder with ml-1m_raw.parquet")
 def test_movielens_five_core() -> None:
-    core = k_core(read_log(Path(os.environ["MARSREC_DATA"]) / "ml-1m_raw.parquet"), 5)
+    everything = read_log(Path(os.environ["MARSREC_DATA"]) / "ml-1m_raw.parquet")
+    core = filter_counts(everything, (5, None), (5, None))
     assert (core.n_users, core.n_items, len(core)) == (6_040, 3_416, 999_611)

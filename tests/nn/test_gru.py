@@ -72,11 +72,7 @@ def test_going_on_from_memory_gives_the_states_of_the_whole_history(cuts: list[i
     embedded = torch.randn(3, 30, 4, dtype=torch.float64)
     memory, states = encoder.start(3), []
     for piece in embedded.split(cuts, dim=1):
-        if len(cuts) == 30:
-            state, memory = encoder.step(memory, piece[:, 0])
-            out = state[:, None]
-        else:
-            out, memory = encoder.resume(memory, piece)
+        out, memory = encoder.resume(memory, piece)
         states.append(out)
         assert [part.shape for part in memory] == [(3, 2, 6)]
     torch.testing.assert_close(torch.cat(states, dim=1), encoder(embedded, batch_of(3, 30)), rtol=1e-9, atol=1e-9)

@@ -193,19 +193,6 @@ def test_a_negative_that_is_the_target_does_not_compete_with_it():
     torch.testing.assert_close(loss, F.cross_entropy(torch.tensor([[1.0, 2.0]]), torch.tensor([1])))
 
 
-def test_target_correction_is_subtracted_from_the_targets_logit():
-    users, items = torch.ones(1, 1), torch.tensor([[1.0], [2.0]])
-    loss = sampled_softmax(
-        users,
-        items,
-        torch.tensor([1]),
-        torch.tensor([0]),
-        log_q_negatives=torch.zeros(1),
-        log_q_targets=torch.tensor([0.5]),
-    )
-    torch.testing.assert_close(loss, F.cross_entropy(torch.tensor([[1.0, 1.5]]), torch.tensor([1])))
-
-
 def test_sampler_draws_in_proportion_and_repeats_with_its_generator():
     sampler = NegativeSampler(torch.tensor([1.0, 0.0, 3.0, 0.0]))
     negatives, log_q = sampler.draw(40_000, torch.Generator().manual_seed(0))

@@ -72,11 +72,7 @@ def test_going_on_from_memory_gives_the_states_of_the_whole_history(cuts: list[i
     memory, states = encoder.start(3), []
     sizes = [part.shape for part in memory]
     for piece in embedded.split(cuts, dim=1):
-        if len(cuts) == 30:
-            state, memory = encoder.step(memory, piece[:, 0])
-            out = state[:, None]
-        else:
-            out, memory = encoder.resume(memory, piece)
+        out, memory = encoder.resume(memory, piece)
         states.append(out)
     torch.testing.assert_close(torch.cat(states, dim=1), encoder(embedded, batch_of(3, 30)), rtol=1e-9, atol=1e-9)
     assert [part.shape for part in memory] == sizes  # as much after thirty events as before the first
@@ -85,7 +81,7 @@ def test_going_on_from_memory_gives_the_states_of_the_whole_history(cuts: list[i
 def test_dropout_has_no_part_in_going_on_from_memory() -> None:
     encoder = small(layers=2).train()
     with pytest.raises(RuntimeError, match=r"Mamba goes on from a memory in evaluation mode only: call eval\(\)"):
-        encoder.step(encoder.start(1), torch.randn(1, 4, dtype=torch.float64))
+        encoder.resume(encoder.start(1), torch.randn(1, 1, 4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
@@ -98,11 +94,11 @@ def test_memory_in_half_precision_keeps_its_kinds_of_number(half: torch.dtype) -
     memory, states = encoder.start(3), []
     kinds = [part.dtype for part in memory]
     assert kinds == [half, torch.float32] * 2  # what decays slowly is lost in half precision
-    for event in embedded.unbind(1):
-        state, memory = encoder.step(memory, event)
+    for event in embedded.split(1, dim=1):
+        state, memory = encoder.resume(memory, event)
         states.append(state)
         assert [part.dtype for part in memory] == kinds
-    torch.testing.assert_close(torch.stack(states, dim=1).double(), expected, rtol=0, atol=0.1)
+    torch.testing.assert_close(torch.cat(states, dim=1).double(), expected, rtol=0, atol=0.1)
 
 
 def test_gradients_reach_every_parameter() -> None:

@@ -1,4 +1,4 @@
-"""States where they are asked for, against plain indexing."""
+"""States at chosen positions, against plain indexing."""
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from marsrec.nn.encoders.base import picked
 def test_picked_equals_indexing_in_value_and_gradient(first: int, share: float) -> None:
     torch.manual_seed(0)
     x = torch.randn(3, 5, 2, requires_grad=True)
-    asked = torch.rand(3, 5 - first) < share
-    got, wanted = picked(x[:, first:], asked), x[:, first:][asked]
-    assert torch.equal(got, wanted)
-    slope = torch.randn_like(wanted)
-    assert torch.equal(*(torch.autograd.grad(part, x, slope)[0] for part in (got, wanted)))
+    chosen = torch.rand(3, 5 - first) < share
+    states, expected = picked(x[:, first:], chosen), x[:, first:][chosen]
+    assert torch.equal(states, expected)
+    slope = torch.randn_like(expected)
+    assert torch.equal(*(torch.autograd.grad(part, x, slope)[0] for part in (states, expected)))

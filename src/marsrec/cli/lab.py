@@ -174,10 +174,10 @@ def inspect(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("inspection"),
 ) -> None:
     """Show what a trained model learned: time scales, gate, attention, example users. Markdown and one HTML page."""
-    from marsrec import Recommender
     from marsrec.lab import inspection_page
     from marsrec.lab.inspection import inspect as look
     from marsrec.lab.page import write_report
+    from marsrec.recommender import Recommender
 
     section = inspection_page.section(saved.name, look(Recommender.load(saved)))
     written = write_report([section], out, title=section.title, lead=f"What `{saved.name}` learned.")

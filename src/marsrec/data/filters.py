@@ -55,27 +55,6 @@ def filter_counts(log: Log, users: Bounds = (1, None), items: Bounds = (1, None)
     return replace(kept, notes=(*log.notes, f"{wanted}: {removed}"))
 
 
-def k_core(log: Log, k: int) -> Log:
-    """Keep the largest part of a log in which every user and every item has at least k rows.
-
-    Parameters
-    ----------
-    log : Log
-    k : int
-
-    Returns
-    -------
-    Log
-
-    Examples
-    --------
-    >>> frame = pl.DataFrame({"user": list("aabbc"), "item": [1, 2, 1, 2, 1], "time": [0, 1, 2, 3, 4]})
-    >>> k_core(Log(frame, unit="s"), 2).n_users
-    2
-    """
-    return filter_counts(log, (k, None), (k, None))
-
-
 def _within(column: str, bounds: Bounds) -> pl.Expr:
     low, high = bounds
     count = pl.len().over(column)

@@ -16,7 +16,7 @@ say whether anything is still alive, or whether the user's taste decides.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import numpy as np
 import polars as pl
@@ -34,7 +34,6 @@ Ints = NDArray[np.int64]
 
 START = 1_577_836_800  # 2020-01-01 UTC
 JOINING_HOURS = 365 * 24.0  # users begin at some moment of the first year
-WAITS = np.geomspace(1e-4, 1e6, 400)[:, None]  # hours until the next event, where the oracle's integrand is taken
 
 
 class HawkesSettings(Settings):
@@ -243,53 +242,3 @@ def _unfold(
             hours[event] = now
             intensity += strengths[user] * rates
             event += 1
-
-
-def oracle_scores(log: Log, truth: HawkesTruth, clock: Literal["last-event", "request"] = "last-event") -> Floats:
-    """Score all items as each user's last event, by one who knows the law and the events before.
-
-    Parameters
-    ----------
-    log, truth
-        From `hawkes`.
-    clock : {"last-event", "request"}
-        "request" also knows when the last event happened; "last-event" averages over all times when it could.
-
-    Returns
-    -------
-    array (users, items)
-        Proportional to the probabilities, which no model can beat.
-
-    Examples
-    --------
-    >>> log, truth = hawkes(HawkesSettings(users=10, items=30, tastes=2))
-    >>> scores = oracle_scores(log, truth)
-    >>> scores.shape, bool(np.allclose(scores.sum(axis=1), 1, atol=1e-3))
-    ((10, 30), True)
-    """
-    users, items = (log.frame[name].str.slice(1).cast(pl.Int64).to_numpy() for name in ("user", "item"))
-    hours = log.frame["time"].to_numpy() / 3600
-    last = np.flatnonzero(np.append(users[1:] != users[:-1], True))
-    past = np.delete(np.arange(len(users)), last)
-    users, items, ages = users[past], items[past], (hours[last - 1][users] - hours)[past]
-
-    alive = np.exp(-ages[:, None] * truth.rates)  # (events, K)
-    strengths = truth.branching * truth.user_weights * truth.rates  # (users, K)
-    if clock == "request":
-        background = truth.background_rates
-        reach = strengths * np.exp(-(hours[last] - hours[last - 1])[:, None] * truth.rates)
-    else:
-        total = np.zeros_like(strengths)
-        np.add.at(total, users, alive)
-        decays = np.exp(-WAITS * truth.rates)  # (waits, K)
-        # Probability that nothing happens during each wait: (users, waits).
-        silence = np.exp(
-            -truth.background_rates[:, None] * WAITS.T - (strengths * total) @ ((1 - decays) / truth.rates).T
-        )
-        steps = np.gradient(WAITS, axis=0)
-        background = truth.background_rates * (silence @ steps)[:, 0]
-        reach = strengths * (silence @ (decays * steps))
-    scores: Floats = background[:, None] * truth.background[truth.tastes]
-    chances = (alive * reach[users]).sum(axis=1)
-    np.add.at(scores, (users[:, None], truth.successors[items]), chances[:, None] * truth.successor_probabilities)
-    return scores

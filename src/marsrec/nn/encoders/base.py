@@ -68,11 +68,6 @@ class Encoder(nn.Module, ABC):
         """What `resume` does; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
-    def step(self, memory: Memory, event: Tensor) -> tuple[Tensor, Memory]:
-        """Go on by one event, at a cost that does not depend on how many came before: (B, d) -> (B, width)."""
-        states, memory = self.resume(memory, event[:, None])
-        return states[:, 0], memory
-
 
 def picked(x: Tensor, asked: Tensor) -> Tensor:
     """(B, L, ...) -> (N, ...) where (B, L) `asked` holds, row by row.

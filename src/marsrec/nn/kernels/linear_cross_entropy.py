@@ -186,21 +186,15 @@ def _exponentiate_rows(logits: Any, tops: Any, totals: Any) -> None:
 
 
 def sampled_softmax(
-    users: Tensor,
-    items: Tensor,
-    targets: Tensor,
-    negatives: Tensor,
-    *,
-    log_q_negatives: Tensor,
-    log_q_targets: Tensor | None = None,
+    users: Tensor, items: Tensor, targets: Tensor, negatives: Tensor, *, log_q_negatives: Tensor
 ) -> Tensor:
     """Mean cross-entropy over each target and S negatives that all positions share, with log-Q correction.
 
     A negative that is drawn `q` times on average stands for `1 / q` items of its kind, hence `log q` is subtracted
-    from its logit. Negatives that hit a position's own target are removed there, so that a target competes once.
-    Z is then estimated without bias, and the loss and its gradient with a bias that vanishes like 1 / S. They are
-    those of the full softmax, exactly, when every item was drawn as often as expected: `exp(log_q)` times; the
-    simplest such draw is every item once, with `log_q` 0.
+    from its logit; a target is a candidate for certain, log 1 = 0. Negatives that hit a position's own target are
+    removed there, so that a target competes once. Z is then estimated without bias, and the loss and its gradient with
+    a bias that vanishes like 1 / S. They are those of the full softmax, exactly, when every item was drawn as often as
+    expected: `exp(log_q)` times; the simplest such draw is every item once, with `log_q` 0.
 
     Parameters
     ----------
@@ -214,9 +208,6 @@ def sampled_softmax(
         Rows of `items`, drawn with replacement; see `NegativeSampler`.
     log_q_negatives : Tensor (S,)
         Log of the expected number of times that each negative's item is drawn, `log(S * probability)`.
-    log_q_targets : Tensor (N,), optional
-        The same for the targets where they are candidates by chance. By default they are candidates for certain:
-        log 1 = 0.
 
     Returns
     -------
@@ -231,8 +222,6 @@ def sampled_softmax(
     True
     """
     target_logits = (users * items.index_select(0, targets)).sum(1, keepdim=True)  # (N, 1)
-    if log_q_targets is not None:
-        target_logits = target_logits - log_q_targets[:, None]
     logits = users @ items.index_select(0, negatives).T - log_q_negatives  # (N, S)
     logits = logits.masked_fill(negatives == targets[:, None], -torch.inf)
     return (torch.cat([target_logits, logits], dim=1).logsumexp(1) - target_logits.squeeze(1)).mean()
