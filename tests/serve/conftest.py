@@ -10,12 +10,12 @@ from fastapi.testclient import TestClient
 from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
-from marsrec.serve.answers import answer
 from marsrec.serve.app import create_app
-from marsrec.serve.jobs import Answer, Asked, Model
-from marsrec.serve.live import OVERHEAD, Sessions
+from marsrec.serve.histories import OVERHEAD, Sessions
+from marsrec.serve.models import Model
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
+from marsrec.serve.worker import RecommendJob, Result, work
 
 RECIPES = {
     "mars-t": ("mars-t", {"readout.clock": "request"}),
@@ -89,7 +89,7 @@ def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
     return Model("model", Path(), recommender, live, 0.0)
 
 
-def one(job: Asked) -> Answer:
-    (outcome,) = answer([job])
-    assert isinstance(outcome, Answer), outcome
-    return outcome
+def one(job: RecommendJob) -> Result:
+    (result,) = work([job])
+    assert isinstance(result, Result), result
+    return result

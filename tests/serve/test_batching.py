@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from marsrec.recommender.explanation import read
 from marsrec.serve.batching import Batcher, OverloadError
-from marsrec.serve.reading import read
 
 
 def test_jobs_that_come_meanwhile_are_worked_on_together() -> None:
@@ -25,10 +25,10 @@ def test_jobs_that_come_meanwhile_are_worked_on_together() -> None:
         return [job * 10 for job in jobs]
 
     async def ask() -> list[list[int]]:
-        asked = [asyncio.create_task(batcher.ask([0]))]
+        asked = [asyncio.create_task(batcher.submit([0]))]
         while not first.is_set():
             await asyncio.sleep(0.001)
-        asked += [asyncio.create_task(batcher.ask([number])) for number in range(1, 7)]
+        asked += [asyncio.create_task(batcher.submit([number])) for number in range(1, 7)]
         await asyncio.sleep(0.01)
         go.set()
         return await asyncio.gather(*asked)
@@ -46,26 +46,26 @@ def test_a_full_queue_refuses_at_once_and_takes_all_or_nothing() -> None:
     batcher.start()
 
     async def ask() -> None:
-        busy = asyncio.create_task(batcher.ask([1]))
+        busy = asyncio.create_task(batcher.submit([1]))
         while len(batcher) or not busy.get_coro():
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.01)
-        waiting = asyncio.create_task(batcher.ask([2, 3]))
+        waiting = asyncio.create_task(batcher.submit([2, 3]))
         await asyncio.sleep(0.01)
         with pytest.raises(OverloadError):
-            await batcher.ask([4, 5])
+            await batcher.submit([4, 5])
         assert len(batcher) == 2
-        last = asyncio.create_task(batcher.ask([6]))
+        last = asyncio.create_task(batcher.submit([6]))
         await asyncio.sleep(0.01)
         last.cancel()  # whoever asked went away
         go.set()
         assert [await busy, await waiting] == [[1], [2, 3]]
-        assert await batcher.ask([7, 8, 9]) == [7, 8, 9]
+        assert await batcher.submit([7, 8, 9]) == [7, 8, 9]
 
     asyncio.run(ask())
     batcher.close()
     with pytest.raises(OverloadError):
-        asyncio.run(batcher.ask([1]))
+        asyncio.run(batcher.submit([1]))
 
 
 def test_an_error_is_that_of_its_job_or_of_all() -> None:
@@ -78,15 +78,15 @@ def test_an_error_is_that_of_its_job_or_of_all() -> None:
     batcher.start()
 
     async def ask() -> list[object]:
-        asked = [batcher.ask([1]), batcher.ask([-1]), batcher.ask([2])]
+        asked = [batcher.submit([1]), batcher.submit([-1]), batcher.submit([2])]
         return await asyncio.gather(*asked, return_exceptions=True)
 
     one, bad, two = asyncio.run(ask())
     assert (one, two) == ([1], [2])
     assert str(bad) == "bad -1"
     with pytest.raises(RuntimeError, match="not even an Exception"):
-        asyncio.run(batcher.ask([0]))
-    assert asyncio.run(batcher.ask([5])) == [5]  # the thread goes on
+        asyncio.run(batcher.submit([0]))
+    assert asyncio.run(batcher.submit([5])) == [5]  # the thread goes on
     batcher.close()
 
 
@@ -176,7 +176,7 @@ def test_nobody_waits_for_a_long_history_that_is_explained(
         assert go.wait(20)
         return read(*arguments, **options)
 
-    monkeypatch.setattr("marsrec.serve.answers.read", slow)
+    monkeypatch.setattr("marsrec.serve.worker.read", slow)
     looks = ["/v1/users/u1", "/v1/users/u1/recommendations?explain=true"]
     threads = [threading.Thread(target=lambda look=look: codes.append(client.get(look).status_code)) for look in looks]
     event = {"item": "i1", "time": 1_700_000_000}

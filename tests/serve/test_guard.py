@@ -35,7 +35,7 @@ def test_an_address_that_others_reach_needs_a_token() -> None:
 
 
 def test_models_of_the_same_name_are_refused() -> None:
-    with pytest.raises(SettingsError, match="told apart by their folders' names"):
+    with pytest.raises(SettingsError, match="distinguished by their folders' names"):
         ServeSettings(models=(Path("a/model"), Path("b/model")))
 
 
@@ -164,7 +164,7 @@ def test_a_fault_of_the_server_is_told_without_a_traceback(
     folders: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = start(folders["mars-t"])
-    monkeypatch.setattr("marsrec.serve.api.model_info", lambda model: 1 / 0)
+    monkeypatch.setattr("marsrec.serve.endpoints.model.model_info", lambda model: 1 / 0)
     answer = client.get("/v1/model")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert "division" not in answer.text

@@ -14,11 +14,10 @@ from marsrec.errors import DataError
 from marsrec.evaluation.ranking import top_k
 from marsrec.models import model_settings
 from marsrec.nn.model import SequenceModel
-from marsrec.serve.answers import answer
-from marsrec.serve.jobs import Answer, Asked
-from marsrec.serve.loaded import Models
+from marsrec.serve.models import Models
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.shortlist import MAX_SHORT, RECALL, Shortlist
+from marsrec.serve.worker import RecommendJob, Result, work
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -142,13 +141,13 @@ def test_long_lists_are_ranked_exactly(monkeypatch: pytest.MonkeyPatch, folders:
         raise AssertionError
 
     codes, times = np.array([1, 2]), np.array([model.recommender.log_end] * 2)
-    short = answer([Asked(model, codes=codes, times=times, k=20)])[0]
+    short = work([RecommendJob(model, codes=codes, times=times, k=20)])[0]
     monkeypatch.setattr(Shortlist, "top_k", never)
-    exact = answer([Asked(model, codes=codes, times=times, k=MAX_SHORT + 1)])[0]
+    exact = work([RecommendJob(model, codes=codes, times=times, k=MAX_SHORT + 1)])[0]
     models.store.close()
-    assert isinstance(short, Answer)
-    assert isinstance(exact, Answer)
-    assert short.codes == exact.codes
+    assert isinstance(short, Result)
+    assert isinstance(exact, Result)
+    np.testing.assert_array_equal(short.answer.codes, exact.answer.codes)
 
 
 def test_smaller_catalogs_have_none(start: Callable[..., TestClient], folders: dict[str, Path]) -> None:

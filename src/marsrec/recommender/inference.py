@@ -97,8 +97,9 @@ class Answer:
 class Ranker(Protocol):
     """Something that finds the best items for user vectors, such as an approximate index."""
 
-    most: int
-    """How many items it finds for each."""
+    @property
+    def most(self) -> int:
+        """How many items it finds for each."""
 
     def top_k(self, users: Tensor, k: int, seen: Seen) -> tuple[Tensor, Tensor]:
         """Scores and codes (N, k) of the best items."""

@@ -1,4 +1,21 @@
 """Recommendations over HTTP.
 
-A request walks through app, guard, api, batching, answers, live and store, in this order.
+A request walks down this map, its answer back up:
+
+| what | where |
+|---|---|
+| the application and its process | `app`, with `settings` |
+| what a request must pass first; how errors look | `guard`, `refusals` |
+| **a route, what it takes and what it answers** | `endpoints/`: `recommend`, `users`, `items`, `model`, `state` |
+| what several endpoints take or answer | `schemas`, filled by `rendering` |
+| all that a running server holds | `service`, with `metrics` |
+| **the work**: many jobs at once, in threads of their own | `worker`, fed by `batching` |
+| loaded models, and their fast ranking of large catalogs | `models`, `shortlist` |
+| users' histories and live sessions | `histories` |
+| events on disk | `store`, `postgres` |
+| ids as text, and finding them | `ids`, `search` |
+| the page, a client like any other | `page/` |
+
+A new endpoint goes into the file of its subject under `endpoints/`: schemas and route stand together. If it computes
+something new, it brings a job in `worker`; if it reads something new from disk, a method of `store`.
 """

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from marsrec.errors import MarsrecError, SettingsError
-from marsrec.serve.api import api, state
+from marsrec.serve.endpoints import items, model, recommend, state, users
 from marsrec.serve.guard import Guard
 from marsrec.serve.refusals import install
 from marsrec.serve.service import Service
@@ -32,7 +32,7 @@ PAGE = Path(__file__).parent / "page"
 def create_app(settings: ServeSettings) -> FastAPI:
     """Load the models, open the store, and make the application.
 
-    Raises what `marsrec.errors` tells if a model or the store cannot be opened.
+    Raises an error of `marsrec.errors` if a model or the store cannot be opened.
     """
     service = Service(settings)
 
@@ -53,8 +53,8 @@ def create_app(settings: ServeSettings) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    app.include_router(api)
-    app.include_router(state)
+    for subject in (recommend, users, items, model, state):  # a route of /users/{user} takes what those before it left
+        app.include_router(subject.router)
     install(app)
     app.add_middleware(Guard, settings=settings, metrics=service.metrics, full=service.full)
     if (PAGE / "index.html").is_file():
@@ -97,7 +97,7 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
 
 
 def serve(settings: ServeSettings) -> None:
-    """Serve until the process is told to end; what was begun is finished first."""
+    """Serve until a signal ends the process; what was begun is finished first."""
     with contextlib.suppress(ValueError, AttributeError):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to load anew
     listener = _listen(settings)  # before the models are loaded, which takes a while

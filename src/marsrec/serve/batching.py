@@ -22,8 +22,8 @@ class Batcher(Generic[Job, Result]):
     Parameters
     ----------
     work : callable
-        From jobs to their results, in the same order. A result that is an exception is raised where its job was asked
-        for; one that `work` raises is raised for all jobs of the batch.
+        From jobs to their results, in the same order. A result that is an exception is raised where its job was
+        submitted; one that `work` raises is raised for all jobs of the batch.
     most : int
         Jobs of a batch.
     waiting : int
@@ -35,7 +35,7 @@ class Batcher(Generic[Job, Result]):
     --------
     >>> batcher = Batcher(lambda jobs: [job**2 for job in jobs], most=8, waiting=100)
     >>> batcher.start()
-    >>> asyncio.run(batcher.ask([2, 3]))
+    >>> asyncio.run(batcher.submit([2, 3]))
     [4, 9]
     >>> batcher.close()
     """
@@ -76,7 +76,7 @@ class Batcher(Generic[Job, Result]):
         if self._thread.is_alive():
             self._thread.join()
 
-    async def ask(self, jobs: Sequence[Job]) -> list[Result]:
+    async def submit(self, jobs: Sequence[Job]) -> list[Result]:
         """The results of some jobs, which wait together or not at all; raises OverloadError at once if they cannot."""
         futures: list[Future[Result]] = [Future() for _ in jobs]
         with self._change:

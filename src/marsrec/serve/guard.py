@@ -52,7 +52,7 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        # What anybody may ask for takes no body and no place, and so cannot keep others out.
+        # What is open to anybody takes no body and no place, and so cannot keep others out.
         self.under_way += guarded
         self.metrics.under_way.inc(guarded)
         try:
@@ -76,7 +76,7 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if self.under_way > self.settings.requests or self.full(scope["path"]):
-            raise RefusalError(503, "overload", "Too many requests are under way.", "Ask again in a second.")
+            raise RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
         if self.settings.token is not None:
             given = headers.get("authorization", "")
             wanted = f"Bearer {self.settings.token.get_secret_value()}"
@@ -91,7 +91,7 @@ class Guard:
             home = f"http://{headers.get('host')}"
             same_site = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
             if not own or not same_site or headers.get("origin", home) != home:
-                raise RefusalError(403, "foreign", "Asked by a page of another site.", "Ask for http://localhost.")
+                raise RefusalError(403, "foreign", "A page of another site sent this request.", "Use http://localhost.")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """All of the body, if it is not too large and comes in time."""

@@ -50,7 +50,7 @@ def engine(url: sa.URL) -> sa.Engine:
         connect_args={
             "connect_timeout": 5,
             "options": "-c statement_timeout=10000 -c lock_timeout=10000 -c synchronous_commit=on",
-            # A lost route: what was sent, and what is awaited, must be heard of in time.
+            # A lost route: what was sent, and what is awaited, must be noticed in time.
             "tcp_user_timeout": 10_000,
             "keepalives_idle": 5,
             "keepalives_interval": 2,

@@ -12,17 +12,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from marsrec.errors import MarsrecError
+from marsrec.recommender.inference import EarlyError
 from marsrec.serve.batching import OverloadError
-from marsrec.serve.jobs import EarlyError, UnknownUserError
-from marsrec.serve.loaded import BusyError
+from marsrec.serve.models import BusyError
 from marsrec.serve.store import FullError
+from marsrec.serve.worker import UnknownUserError
 
 log = logging.getLogger(__name__)
 
 _KINDS = ("constrained-int", "constrained-float", "constrained-str", "int", "float", "str")
 """What pydantic calls the kinds that a field may be of, in the place of an error."""
 _NO_BODY = ("missing", "model_attributes_type")
-"""What pydantic calls it if there is no body, or one that is no object: also JSON that is not said to be JSON."""
+"""What pydantic calls it if there is no body, or one that is no object: also JSON of another content type."""
 
 
 class ErrorDetail(BaseModel):
@@ -62,14 +63,14 @@ class RefusalError(Exception):
 MEANINGS = {
     400: "The body is not JSON.",
     401: "The token is missing or wrong.",
-    403: "A page of another site asks.",
+    403: "The request comes from a page of another site.",
     404: "There is no such user, item, model or address.",
     405: "The address does not take this method.",
     408: "The body did not come in time.",
     409: "Not now: models are being loaded, or the user has as many events as the store keeps.",
     413: "The body is too large.",
     422: "Something in the request is not as it must be.",
-    500: "A fault of the server, which its log tells.",
+    500: "A fault of the server, which stands in its log.",
     503: "The server is full or its store is away; `Retry-After` says when to come again.",
 }
 
@@ -81,7 +82,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def refusal_of(error: Exception) -> RefusalError:
-    """What a caller is told about an error."""
+    """An error as the caller gets it."""
     match error:
         case RefusalError():
             return error
@@ -90,22 +91,22 @@ def refusal_of(error: Exception) -> RefusalError:
         case HTTPException():
             return _http(error)
         case OverloadError():
-            return RefusalError(503, "overload", "The server has as much to do as it takes.", "Ask again in a second.")
+            return RefusalError(503, "overload", "The server has as much to do as it takes.", "Try again in a second.")
         case SQLAlchemyError():
             log.error("the event store failed: %s", error)
-            return RefusalError(503, "store_away", "The event store does not answer.", "Ask again in a second.")
+            return RefusalError(503, "store_away", "The event store does not answer.", "Try again in a second.")
         case UnknownUserError():
             return RefusalError(404, "unknown_user", str(error), "Post an event of this user first.")
         case EarlyError():
-            return RefusalError(422, "too_early", str(error), "Ask at a later moment, or leave at out.")
+            return RefusalError(422, "too_early", str(error), "Name a later moment, or none.")
         case FullError():
             return RefusalError(409, "history_full", str(error), "Use another user, or a server with a greater limit.")
         case BusyError():
-            return RefusalError(409, "loading", str(error), "Ask again when the other reload is done.")
+            return RefusalError(409, "loading", str(error), "Try again when the other reload is done.")
         case MarsrecError():
             return RefusalError(422, "refused", str(error), "Correct what the message names.")
     log.error("a request failed", exc_info=error)
-    return RefusalError(500, "internal", "The server failed at this request.", "Tell who runs it; its log says more.")
+    return RefusalError(500, "internal", "The server failed at this request.", "Report it; the log says why.")
 
 
 def _invalid(error: RequestValidationError) -> RefusalError:
@@ -113,17 +114,17 @@ def _invalid(error: RequestValidationError) -> RefusalError:
     if any(problem["type"] == "json_invalid" for problem in problems):
         return RefusalError(400, "not_json", "The body is not JSON.", "Send JSON with Content-Type: application/json.")
     if any(problem["loc"] == ("body",) and problem["type"] in _NO_BODY for problem in problems):
-        message = "The body is not what this address takes, or not said to be JSON."
+        message = "The body is not what this address takes, or its content type is not JSON."
         remedy = "Send a JSON object as /openapi.json describes it, with Content-Type: application/json."
         return RefusalError(422, "invalid", message, remedy)
-    said: dict[str, list[str]] = {}
+    by_field: dict[str, list[str]] = {}
     for problem in problems:  # of a field that may be of several kinds, each kind has its own
         place = ".".join(str(part) for part in problem["loc"] if part not in _KINDS)
-        said.setdefault(place, []).append(problem["msg"])
-    fields = [f"{place}: {', or '.join(dict.fromkeys(reasons))}" for place, reasons in list(said.items())[:5]]
-    more = f" (and {len(said) - 5} more)" if len(said) > 5 else ""
+        by_field.setdefault(place, []).append(problem["msg"])
+    fields = [f"{place}: {', or '.join(dict.fromkeys(reasons))}" for place, reasons in list(by_field.items())[:5]]
+    more = f" (and {len(by_field) - 5} more)" if len(by_field) > 5 else ""
     return RefusalError(
-        422, "invalid", "; ".join(fields)[:2000] + more, "Correct these fields; /openapi.json tells all."
+        422, "invalid", "; ".join(fields)[:2000] + more, "Correct these fields; /openapi.json describes them."
     )
 
 

@@ -1,9 +1,8 @@
-"""What requests look like, with their limits; the OpenAPI document is made of these and of `answer_schemas`."""
+"""What several endpoints take or answer, and the limits of requests. The OpenAPI document is made of schemas."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 
 MAX_K = 1_000
 MAX_HISTORIES = 64
@@ -14,13 +13,16 @@ MAX_POSTED = 1_000
 MAX_CANDIDATES = 10_000
 MAX_EXPLAINED = 100
 """Items of a request that are explained."""
-SHOWN_EVENTS = 200
-"""Events of a history that an answer lists, the latest; what comes before is summed up."""
 
-
-Text = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+TEXT = r"^[^\x00-\x1f\x7f]+$"
 """Ids as text have no control characters, which not every store takes."""
-Id = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)] | Annotated[StrictStr, Text]
+TextId = Annotated[str, Field(min_length=1, max_length=200, pattern=TEXT)]
+Id = (
+    Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+    | Annotated[StrictStr, Field(min_length=1, max_length=200, pattern=TEXT)]
+)
+RawId = int | str
+"""Ids come back as the kind that the model's log has."""
 Moment = (
     Annotated[StrictInt, Field(ge=0, lt=2**63)]
     | Annotated[StrictFloat, Field(ge=0, lt=2**63)]
@@ -28,13 +30,22 @@ Moment = (
 )
 
 
-class Given(BaseModel):
+class RequestSchema(BaseModel):
     """What callers send: keys that are not known are errors."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-class GivenEvent(Given):
+class AnswerSchema(BaseModel):
+    """What callers get."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+# ---------------------------------------------------------------------- requests
+
+
+class GivenEvent(RequestSchema):
     """An item that was taken at a time."""
 
     item: Id = Field(examples=["tea"])
@@ -44,50 +55,7 @@ class GivenEvent(Given):
     UTC unless it says otherwise."""
 
 
-class Events(Given):
-    """Events of one user."""
-
-    events: list[GivenEvent] = Field(
-        min_length=1, max_length=MAX_POSTED, examples=[[{"item": "tea", "time": "2026-01-31T12:00:00Z"}]]
-    )
-    """In any order."""
-
-
-GivenHistory = Annotated[list[GivenEvent], Field(max_length=MAX_HISTORY)]
-
-
-class RecommendRequest(Given):
-    """Histories, and what to recommend for them. Exactly one of `history` and `histories` is given."""
-
-    history: GivenHistory | None = None
-    """The events of one user, in any order."""
-    histories: Annotated[list[GivenHistory], Field(min_length=1, max_length=MAX_HISTORIES)] | None = None
-    """The events of many users, at most 20,000 in all."""
-    k: int = Field(10, ge=1, le=MAX_K, strict=True)
-    """How many items each."""
-    at: Moment | None = None
-    """The moment of the request, as `time`, or "now". By default the end of the log, or now (see `at` of
-    `GET /v1/model`), but not before the latest event."""
-    mask_seen: bool = Field(True, strict=True)
-    """Leave out items of the history."""
-    candidates: Annotated[list[Id], Field(min_length=1, max_length=MAX_CANDIDATES)] | None = None
-    """Recommend only these items."""
-    explain: bool = Field(False, strict=True)
-    """Split each score into past events and time scales; for at most 100 items in all."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_too_many(cls, given: Any) -> Any:
-        """Count the events before each of them is looked at."""
-        histories = given.get("histories") if isinstance(given, dict) else None
-        if isinstance(histories, list):
-            events = sum(len(history) for history in histories if isinstance(history, list))
-            if events > MAX_EVENTS:
-                raise PydanticCustomError("too_many_events", "more than 20,000 events in all")
-        return given
-
-
-class ModelQuery(Given):
+class ModelQuery(RequestSchema):
     """Which model answers."""
 
     model: str | None = Field(None, min_length=1, max_length=200)
@@ -101,37 +69,59 @@ class UserQuery(ModelQuery):
     """The moment of the request: a number in the model's unit, ISO 8601 text, or "now"."""
 
 
-class RemovalQuery(Given):
-    """Which stored events to forget; all if nothing is given."""
-
-    item: Annotated[str, Text] | None = None
-    """Item of one event."""
-    time: str | None = Field(None, min_length=1, max_length=40)
-    """Time of that event, as it was posted: a number in the model's unit, or ISO 8601 text."""
-
-
-class RecommendationsQuery(UserQuery):
-    """What to recommend to a user."""
-
-    k: int = Field(10, ge=1, le=MAX_K)
-    """How many items."""
-    mask_seen: bool = True
-    """Leave out items of the history."""
-    explain: bool = False
-    """Split each score into past events and time scales; for k up to 100."""
-
-
 class SearchQuery(ModelQuery):
     """A search by a part of the id."""
 
     search: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
     """A part of the id, in any case; nothing finds any."""
     limit: int = Field(20, ge=1, le=100)
-    """How many are told."""
+    """How many are listed."""
 
 
-class SimilarQuery(ModelQuery):
-    """How many similar items."""
+# ----------------------------------------------------------------------- answers
 
-    k: int = Field(10, ge=1, le=MAX_K)
-    """How many items."""
+
+class Head(AnswerSchema):
+    """A time scale."""
+
+    head: int
+    rate: float
+    """Exponent ρ. On the log scale an event of age x hours weighs (1 + x)^(-ρ) of a new one, on the linear scale
+    exp(-ρ x)."""
+    half_life_seconds: float | None
+    """Age at which an event weighs half as much as a new one; null where no number holds it."""
+    half_life: str
+    """The same in words."""
+    gate: float | None
+    """Share of the head in the user vector; null where it is not of a history."""
+
+
+class ReadEvent(AnswerSchema):
+    """An event as the model saw it."""
+
+    item: RawId
+    title: str | None = None
+    """What people call the item; null where the data did not bring a title."""
+    time: int
+    age_seconds: float
+    """Before the moment from which the model measures."""
+    age: str
+    """The same in words."""
+    weights: list[float] | None
+    """What each head gives to it; the weights of a head sum to 1 over all events. Null for models without heads."""
+
+
+class ReadHistory(AnswerSchema):
+    """What the model made of a history."""
+
+    clock: Literal["last-event", "request"] | None
+    """From when ages are measured; null for models that do not measure them."""
+    now: int
+    """That moment, in the model's unit."""
+    time_scale: Literal["log", "linear"] | None
+    heads: list[Head]
+    """Empty for models without heads, and where heads are not time scales."""
+    events: list[ReadEvent]
+    """The latest events that counted, at most 200, oldest first."""
+    earlier: int
+    """How many more counted before these."""

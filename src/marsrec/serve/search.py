@@ -28,7 +28,7 @@ class Index:
         titles = pl.Series([None] * len(ids), dtype=pl.String) if ids.titles is None else ids.titles
         table = pl.DataFrame({"id": ids.ids, "title": titles}).with_columns(
             spelled=pl.col("id").cast(pl.String).str.to_lowercase(),
-            said=pl.col("title").fill_null("").str.to_lowercase(),
+            called=pl.col("title").fill_null("").str.to_lowercase(),
             count=pl.lit(0) if counts is None else pl.Series(counts),
         )
         length = pl.col("spelled").str.len_chars()
@@ -36,7 +36,7 @@ class Index:
 
     def find(self, text: str, limit: int) -> pl.DataFrame:
         """Ids that have a text in them or in their titles: those that begin with it, by count; then the others."""
-        either, needle = pl.col("spelled", "said"), text.lower()
+        either, needle = pl.col("spelled", "called"), text.lower()
         return (
             self.table.filter(pl.any_horizontal(either.str.contains(needle, literal=True)))
             .with_columns(late=~pl.any_horizontal(either.str.starts_with(needle)))

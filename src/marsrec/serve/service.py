@@ -1,4 +1,4 @@
-"""All that a running server holds, and the way from what callers send to what the worker takes."""
+"""All that a running server holds, and the way from what callers send to what jobs are made of."""
 
 import asyncio
 import logging
@@ -7,20 +7,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from starlette.concurrency import run_in_threadpool
 
 from marsrec.data.histories import Vocabulary
 from marsrec.errors import SettingsError
-from marsrec.serve.answers import answer
 from marsrec.serve.batching import Batcher
-from marsrec.serve.jobs import Answer, Asked, Model, Similar
-from marsrec.serve.live import as_text, encode
-from marsrec.serve.loaded import Models
+from marsrec.serve.ids import as_text, encode
 from marsrec.serve.metrics import Metrics
+from marsrec.serve.models import Model, Models
 from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Event, Job
+from marsrec.serve.worker import RecommendJob, Result, SimilarJob, work
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +39,18 @@ class Service:
         self.store = self.models.store
         batches = self.metrics.batches
 
-        def answering(what: str) -> Batcher[Asked | Similar, Answer]:
+        def working(name: str) -> Batcher[RecommendJob | SimilarJob, Result]:
             return Batcher(
-                answer,
+                work,
                 most=settings.batch,
                 waiting=settings.queue,
                 wait=settings.batch_wait_ms / 1000,
-                worked=batches.labels(what).observe,
+                worked=batches.labels(name).observe,
             )
 
         # Requests for users wait for the store; those that need no store do not wait for one that is away. Explaining
         # reads whole histories; nobody else waits for that either.
-        self.answers, self.users, self.explained = map(answering, ("answers", "users", "explained"))
+        self.answers, self.users, self.explained = map(working, ("answers", "users", "explained"))
         # Posts that come at the same time share a transaction, and so the time that the disk takes.
         self.writes: Batcher[Job, int] = Batcher(
             self.store.write, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
@@ -79,13 +79,13 @@ class Service:
             return await run_in_threadpool(look)
 
     async def check(self) -> None:
-        """Raise if the store does not answer. Whoever asks meanwhile waits for the same answer."""
+        """Raise if the store does not answer. Requests that come in meanwhile wait for the same answer."""
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(run_in_threadpool(self.store.check))
         await asyncio.shield(self._checking)
 
     def reload(self, name: str | None) -> list[str]:
-        """Load one model, or all, anew; tells their names."""
+        """Load one model, or all, anew, and return their names."""
         try:
             names = [model.name for model in self.models.reload(name)]
         except Exception as error:
@@ -150,35 +150,14 @@ class Service:
             )
         return Event(as_text(item, self.models.get().recommender.item_ids), self.moment(time))
 
-    def asked(
-        self,
-        model: Model,
-        events: Sequence[Event],
-        *,
-        k: int,
-        at: int | None,
-        since: int,
-        mask_seen: bool,
-        candidates: torch.Tensor | None,
-        explain: bool,
-    ) -> tuple[Asked, int]:
-        """A request for a history, and how many of its events are of unknown items."""
+    def history(self, model: Model, given: Sequence[GivenEvent]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Codes and times of the known items in order of time, and how many events are of unknown items."""
+        events = self.events(given)
         codes = encode([event.item for event in events], model.recommender.item_ids)
         times = np.array([event.time for event in events], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         order = order[codes[order] > 0]
-        made = Asked(
-            model,
-            codes=codes[order],
-            times=times[order],
-            k=k,
-            at=at,
-            since=since,
-            mask_seen=mask_seen,
-            candidates=candidates,
-            explain=explain,
-        )
-        return made, len(codes) - len(order)
+        return codes[order], times[order], len(codes) - len(order)
 
     def candidates(self, model: Model, given: Sequence[int | str] | None) -> tuple[torch.Tensor | None, int]:
         """Codes of candidates, and how many are unknown."""

@@ -1,4 +1,4 @@
-"""What a server is told when it starts."""
+"""Settings of a server."""
 
 import ipaddress
 import re
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[!-~][ -~]{14,998}[!-~]")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, whoever asks.
+    """Whether a host is this machine, seen from anywhere.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class ServeSettings(Settings):
             )
         names = [self.name_of(folder) for folder in self.models]
         if len(set(names)) < len(names):
-            raise SettingsError(f"models are told apart by their folders' names; found {', '.join(names)}.")
+            raise SettingsError(f"models are distinguished by their folders' names; found {', '.join(names)}.")
         if self.at not in (None, "now"):
             raise SettingsError(f"at is now or nothing; found {self.at!r}.")
         return self

@@ -69,7 +69,7 @@ class Store:
     """Events of users, each kept once, numbered per user in the order in which they were committed.
 
     The number of a user's events is the version of that user's history: whoever has read up to a number reads on from
-    there, and misses nothing that another process has written. Where events were removed, the epoch tells it.
+    there, and misses nothing that another process has written. Where events were removed, the epoch changes.
 
     Parameters
     ----------

@@ -9,10 +9,9 @@ import torch
 from tests.serve.conftest import LOG, START, made, one
 
 from marsrec import Recommender
-from marsrec.serve.answers import answer
-from marsrec.serve.jobs import Answer, Asked, UnknownUserError
-from marsrec.serve.live import OVERHEAD, Sessions
+from marsrec.serve.histories import OVERHEAD, Sessions
 from marsrec.serve.store import Event, Removal, Store
+from marsrec.serve.worker import RecommendJob, Result, UnknownUserError, work
 
 
 def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tuple[str, int]]:
@@ -56,12 +55,12 @@ def test_random_interleavings_equal_a_full_recomputation(recommender: Recommende
         if not history:
             continue
         expected = recommender.start(history).recommend(k=20, mask_seen=False)
-        found = one(Asked(servers[rng.integers(2)], user=user, k=20, since=recommender.log_end, mask_seen=False))
+        found = one(RecommendJob(servers[rng.integers(2)], user=user, k=20, since=recommender.log_end, mask_seen=False))
         assert found.at == max(recommender.log_end, history[-1][1])
         scores = dict(zip(expected["item"], expected["score"], strict=True))
-        items = recommender.item_ids.decode(np.array(found.codes)).to_list()
-        np.testing.assert_allclose(found.scores, [scores[item] for item in items], atol=2e-4)
-        np.testing.assert_allclose(found.scores, expected["score"], atol=2e-4)
+        items = recommender.item_ids.decode(found.answer.codes).to_list()
+        np.testing.assert_allclose(found.answer.scores, [scores[item] for item in items], atol=2e-4)
+        np.testing.assert_allclose(found.answer.scores, expected["score"], atol=2e-4)
     assert asked > 50
     assert len(servers[0].sessions) == 2
     assert sum(server.sessions.built for server in servers) < asked  # some sessions only caught up
@@ -72,7 +71,7 @@ def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: R
 
     def built_after(*events: Event) -> int:
         store.write([("ann", events)])
-        one(Asked(model, user="ann"))
+        one(RecommendJob(model, user="ann"))
         return model.sessions.built
 
     assert built_after(Event("i1", START)) == 1
@@ -86,11 +85,11 @@ def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: R
 def test_a_store_that_was_put_back_makes_sessions_anew(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
     store.write([("ann", [Event("i1", START), Event("i2", START + 5)]), ("bob", [Event("i1", START)])])
-    one(Asked(model, user="ann"))
+    one(RecommendJob(model, user="ann"))
     with store.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM marsrec_events WHERE item = 'i2'"))
         connection.execute(sa.text("UPDATE marsrec_users SET events = 1"))
-    alike = [one(Asked(model, user=user, mask_seen=False)).scores for user in ("ann", "bob")]
+    alike = [one(RecommendJob(model, user=user, mask_seen=False)).answer.scores for user in ("ann", "bob")]
     np.testing.assert_allclose(*alike, atol=1e-5)
     assert model.sessions.built == 3
 
@@ -100,22 +99,22 @@ def test_a_removed_event_makes_sessions_anew(recommender: Recommender, store: St
     tea, milk, later = Event("i1", START), Event("i2", START + 5), Event("i3", START + 9)
     store.write([("ann", [tea, milk]), ("bob", [tea, later])])
     for server in servers:
-        one(Asked(server, user="ann"))
+        one(RecommendJob(server, user="ann"))
     # As many events as before, but others: the number alone would not tell it.
     store.write([("ann", Removal(milk)), ("ann", [later])])
     for server in servers:
-        alike = [one(Asked(server, user=user, mask_seen=False)) for user in ("ann", "bob")]
-        assert alike[0].codes == alike[1].codes
-        np.testing.assert_allclose(*(answer.scores for answer in alike), atol=1e-5)
+        alike = [one(RecommendJob(server, user=user, mask_seen=False)) for user in ("ann", "bob")]
+        np.testing.assert_array_equal(alike[0].answer.codes, alike[1].answer.codes)
+        np.testing.assert_allclose(*(result.answer.scores for result in alike), atol=1e-5)
     store.write([("ann", Removal())])
-    (outcome,) = answer([Asked(servers[0], user="ann")])
+    (outcome,) = work([RecommendJob(servers[0], user="ann")])
     assert isinstance(outcome, UnknownUserError)
     store.write([("u1", [later])])
-    one(Asked(servers[0], user="u1"))
+    one(RecommendJob(servers[0], user="u1"))
     store.write([("u1", Removal())])
-    saved = one(Asked(servers[0], user="u1", since=recommender.log_end, mask_seen=False))
+    saved = one(RecommendJob(servers[0], user="u1", since=recommender.log_end, mask_seen=False))
     np.testing.assert_allclose(
-        saved.scores, recommender.start("u1").recommend(k=10, mask_seen=False)["score"], atol=2e-4
+        saved.answer.scores, recommender.start("u1").recommend(k=10, mask_seen=False)["score"], atol=2e-4
     )
 
 
@@ -125,7 +124,7 @@ def test_a_removal_in_the_middle_of_a_request(
     model = made(recommender, store)
     i1, i2, i3, i4 = (Event(f"i{number}", START + number) for number in range(1, 5))
     store.write([("ann", [i1, i2]), ("bob", [i2, i3, i4])])
-    one(Asked(model, user="ann"))
+    one(RecommendJob(model, user="ann"))
     store.write([("ann", [i3, i4])])
     versions = store.versions
 
@@ -135,9 +134,10 @@ def test_a_removal_in_the_middle_of_a_request(
         return found
 
     monkeypatch.setattr(store, "versions", then_removed)
-    ann = one(Asked(model, user="ann", mask_seen=False))
+    ann = one(RecommendJob(model, user="ann", mask_seen=False))
     monkeypatch.undo()
-    np.testing.assert_allclose(ann.scores, one(Asked(model, user="bob", mask_seen=False)).scores, atol=1e-5)
+    bob = one(RecommendJob(model, user="bob", mask_seen=False))
+    np.testing.assert_allclose(ann.answer.scores, bob.answer.scores, atol=1e-5)
     history = model.sessions.history
 
     def forgotten(user: str) -> object:
@@ -145,17 +145,18 @@ def test_a_removal_in_the_middle_of_a_request(
         return history(user)
 
     monkeypatch.setattr(model.sessions, "history", forgotten)
-    (outcome,) = answer([Asked(model, user="ann", explain=True)])
+    (outcome,) = work([RecommendJob(model, user="ann", explain=True)])
     assert isinstance(outcome, UnknownUserError)
 
 
 def test_a_number_of_events_that_are_not_there_is_no_error(recommender: Recommender, store: Store) -> None:
     model = made(recommender, store)
     store.write([("ann", [Event("i1", START)])])
-    before = one(Asked(model, user="ann"))
+    before = one(RecommendJob(model, user="ann"))
     with store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE marsrec_users SET events = 2"))
-    assert one(Asked(model, user="ann")).codes == before.codes
+    after = one(RecommendJob(model, user="ann"))
+    np.testing.assert_array_equal(after.answer.codes, before.answer.codes)
 
 
 def test_what_fails_for_a_user_fails_for_nobody_else(
@@ -172,19 +173,19 @@ def test_what_fails_for_a_user_fails_for_nobody_else(
 
     monkeypatch.setattr(store, "events", events)
     failures: dict[str, Exception] = {"u2": ValueError("a broken row")}
-    first, second, third = answer([Asked(model, user=user) for user in ("u1", "u2", "u3")])
-    assert isinstance(first, Answer)
-    assert isinstance(third, Answer)
+    first, second, third = work([RecommendJob(model, user=user) for user in ("u1", "u2", "u3")])
+    assert isinstance(first, Result)
+    assert isinstance(third, Result)
     assert str(second) == "a broken row"
     failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
-    history = Asked(model, codes=np.array([1]), times=np.array([START]))
+    history = RecommendJob(model, codes=np.array([1]), times=np.array([START]))
     for explain in (False, True):
         asked.clear()
-        jobs = [Asked(model, user=user, explain=explain) for user in ("u5", "u6", "u7")]
-        *outcomes, answered = answer([*jobs, history])
+        jobs = [RecommendJob(model, user=user, explain=explain) for user in ("u5", "u6", "u7")]
+        *outcomes, answered = work([*jobs, history])
         assert outcomes == [failures["u5"]] * 3
         assert asked == ["u5"]  # who waits for a store that is away waits once
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, Result)
 
 
 def test_small_sessions_count_with_their_overhead(recommender: Recommender, store: Store) -> None:
@@ -197,12 +198,12 @@ def test_unknown_items_count_as_soon_as_a_model_knows_them(
 ) -> None:
     store.write([("ann", [Event("i1", START), Event("i7", START + 1)])])
     older = Recommender.load(_without(recommender, "i7", tmp_path / "older"))
-    before = one(Asked(made(older, store), user="ann", k=0, explain=True))
+    before = one(RecommendJob(made(older, store), user="ann", k=0, explain=True))
     assert before.history is not None
     assert (before.history.codes > 0).tolist() == [True, False]
     assert before.reading is not None
     assert len(before.reading.codes) == 1
-    after = one(Asked(made(recommender, store), user="ann", k=0, explain=True))
+    after = one(RecommendJob(made(recommender, store), user="ann", k=0, explain=True))
     assert after.reading is not None
     assert len(after.reading.codes) == 2
 
@@ -223,18 +224,19 @@ def test_requests_together_get_what_each_gets_alone(recommender: Recommender, st
     model = made(recommender, store)
     rng = np.random.default_rng(1)
     store.write([("ann", [Event("i3", START)])])
-    jobs = [Asked(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
+    jobs = [RecommendJob(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
     for length in (1, 0, 9, 3):
         codes, times = rng.integers(1, 21, length), START + np.arange(length) * 1000
-        jobs.append(Asked(model, codes=codes, times=times, k=int(length) + 2))
-    jobs.append(Asked(model, user="u1", k=2, candidates=torch.tensor([3, 4, 9]), mask_seen=False))
-    together = answer(jobs)
+        jobs.append(RecommendJob(model, codes=codes, times=times, k=int(length) + 2))
+    jobs.append(RecommendJob(model, user="u1", k=2, candidates=torch.tensor([3, 4, 9]), mask_seen=False))
+    together = work(jobs)
     for job, found in zip(jobs, together, strict=True):
-        (alone,) = answer([job])
+        (alone,) = work([job])
         if job.user == "nobody":
             assert "'nobody' has no events" in str(alone) == str(found)
             continue
-        assert isinstance(alone, Answer)
-        assert isinstance(found, Answer)
-        assert (found.codes, found.source) == (alone.codes, alone.source)
-        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)
+        assert isinstance(alone, Result)
+        assert isinstance(found, Result)
+        np.testing.assert_array_equal(found.answer.codes, alone.answer.codes)
+        assert found.answer.source == alone.answer.source
+        np.testing.assert_allclose(found.answer.scores, alone.answer.scores, atol=1e-5)

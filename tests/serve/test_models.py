@@ -20,7 +20,7 @@ from marsrec import Recommender
 from marsrec.errors import DataError
 from marsrec.evaluation import ranking
 from marsrec.recommender import persistence
-from marsrec.serve.loaded import Models
+from marsrec.serve.models import Models
 from marsrec.serve.settings import ServeSettings
 
 Start = Callable[..., TestClient]

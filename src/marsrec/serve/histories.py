@@ -6,11 +6,9 @@ some number reads on from there. So an event costs the same however long the his
 process has written it. An event that belongs further back, or was removed, makes the session be built anew.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,35 +18,13 @@ from sqlalchemy.exc import OperationalError
 from marsrec.data.histories import Vocabulary
 from marsrec.recommender import Recommender
 from marsrec.recommender.session import Session
+from marsrec.serve.ids import encode
 from marsrec.serve.store import Event, Store, Version
 
 OVERHEAD = 4096
 """Bytes that a live session takes beside its numbers: objects of Python and torch, and its place in the table."""
 NOTHING: Version = (0, 0)
 """The version of a user of whom the store has nothing."""
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
-def as_text(raw: Any, ids: Vocabulary) -> str:
-    """An id as the store keeps it: integers without sign and zeros in front where the ids are integers.
-
-    Examples
-    --------
-    >>> as_text("007", Vocabulary(pl.Series([7, 8]))), as_text("007", Vocabulary(pl.Series(["007"])))
-    ('7', '007')
-    """
-    text = str(raw)
-    return str(int(text)) if ids.ids.dtype.is_integer() and _INTEGER.fullmatch(text) else text
-
-
-def as_raw(text: str, ids: Vocabulary) -> int | str:
-    """An id of the store as the kind that a vocabulary holds; text stays text where it is no integer."""
-    return int(text) if ids.ids.dtype.is_integer() and _INTEGER.fullmatch(text) else text
-
-
-def encode(texts: Sequence[str], ids: Vocabulary) -> NDArray[np.int64]:
-    """Codes of ids that are given as text; 0 for unknown ones."""
-    return ids.encode(pl.Series(texts, dtype=pl.String)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -83,7 +59,7 @@ class _Live:
 
 
 class Sessions:
-    """Live sessions of a model's users, those that were asked for last. All but `history` belongs to one thread.
+    """Live sessions of a model's users, the ones used last. All but `history` belongs to one thread.
 
     Parameters
     ----------

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from marsrec.data.histories import Vocabulary
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError
 from marsrec.recommender import Recommender
-from marsrec.serve.answers import answer
-from marsrec.serve.jobs import Asked, Model
-from marsrec.serve.live import Sessions
+from marsrec.recommender.explanation import read
+from marsrec.recommender.inference import Inference, Request
+from marsrec.serve.histories import Sessions
+from marsrec.serve.search import Index
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.shortlist import Shortlist
 from marsrec.serve.store import Store
@@ -30,6 +32,35 @@ SAMPLED = 256
 
 class BusyError(MarsrecError):
     """Models are being loaded already."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model with the live sessions of its users."""
+
+    name: str
+    folder: Path
+    recommender: Recommender
+    sessions: Sessions
+    loaded: float
+    """When, in seconds since 1970."""
+    shortlist: Shortlist | None = None
+    """What names the items that are ranked, where not all are."""
+
+    @property
+    def inference(self) -> Inference:
+        """The way from events and a moment to an answer."""
+        return self.recommender.inference
+
+    @cached_property
+    def items(self) -> Index:
+        """Items to search in, the frequent ones first."""
+        return Index(self.recommender.item_ids, self.recommender.item_counts[1:])
+
+    @cached_property
+    def users(self) -> Index:
+        """Users that were saved with the model, to search in."""
+        return Index(self.sessions.user_ids)
 
 
 class Models:
@@ -76,7 +107,7 @@ class Models:
     def reload(self, name: str | None = None) -> list[Model]:
         """Load one model, or all, anew from their folders. If any is refused, all old ones stay."""
         if not self._loading.acquire(blocking=False):
-            raise BusyError("models are being loaded already. Ask again when that is done.")
+            raise BusyError("models are being loaded already. Try again when that is done.")
         try:
             chosen = [self.get(name)] if name is not None else list(self._models.values())
             fresh = {}
@@ -160,7 +191,7 @@ def _knows_as_much(old: Model, new: Recommender) -> None:
 
 
 def _shortlist(model: Model) -> Shortlist:
-    made = Shortlist.build(model.network, _sample(model))
+    made = Shortlist.build(model.inference.network, _sample(model))
     gain = "" if made.searched < made.lists else " Nothing is gained by it: rank exactly."
     log.info(
         f"{model.name}: {len(model.recommender.item_ids):,} items in an index of {made.lists:,} lists, "
@@ -178,28 +209,23 @@ def _sample(model: Model) -> Tensor:
     if not histories:
         items = rng.permutation(len(recommender.item_ids))[:SAMPLED] + 1
         histories = [(np.array([item]), np.array([recommender.log_end])) for item in items]
-    vectors = []
-    for codes, times in histories:
-        session = recommender.start()
-        latest = slice(-recommender.settings.length, None)
-        session.extend(codes[latest], np.maximum.accumulate(times[latest]))  # as `Recommender.start` does
-        vectors.append(session.vector())
-    return torch.stack(vectors)
+    inference = model.inference
+    # Of equal rounded times (`ties="recbole"`) the later event counts as simultaneous, as in sessions.
+    windows = [inference.window(codes, np.maximum.accumulate(times)) for codes, times in histories]
+    return inference.vectors(windows, [inference.moment(None, window.latest) for window in windows])
 
 
 def _try_out(model: Model) -> None:
     """Answer one request, so that a model of broken numbers is refused, and the first request need not wait."""
-    if not all(bool(torch.isfinite(value).all()) for value in model.network.state_dict().values()):
+    recommender, inference = model.recommender, model.inference
+    if not all(bool(torch.isfinite(value).all()) for value in inference.network.state_dict().values()):
         raise DataError(f"{model.folder}: some of its weights are not numbers. Fit and save it anew.")
     try:
-        codes = np.array([1, len(model.recommender.item_ids)], dtype=np.int64)
-        times = np.array([model.recommender.log_end] * 2, dtype=np.int64)
-        for explain in (False, True):
-            (outcome,) = answer([Asked(model, codes=codes, times=times, k=1, mask_seen=False, explain=explain)])
-            if isinstance(outcome, Exception):
-                raise outcome
-        session = model.recommender.start()
-        session.extend(codes, times)
+        window = inference.window(np.array([1, len(recommender.item_ids)]), np.array([recommender.log_end] * 2))
+        inference.answer([Request(window, recommender.log_end, k=1)], ranker=model.shortlist)
+        read(inference, window, recommender.log_end).split(inference.network, torch.tensor([1]), 1)
+        session = recommender.start()
+        session.extend(window.codes, window.times)
         session.vector()
     except Exception as error:
         raise DataError(f"{model.folder}: does not answer ({error}). Fit and save it anew.") from error
