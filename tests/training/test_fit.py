@@ -1,6 +1,5 @@
 """Training learns what is there to learn, and a killed run ends like an undisturbed one."""
 
-import json
 import os
 import re
 import signal
@@ -25,7 +24,7 @@ from marsrec.evaluation.evaluate import evaluate
 from marsrec.models import model_settings
 from marsrec.nn.by_length import by_length
 from marsrec.nn.settings import ModelSettings
-from marsrec.training.fit import CHECKPOINT, CURVE, fit
+from marsrec.training.fit import CHECKPOINT, CURVE, Fitted, fit
 from marsrec.training.module import training_batches
 from marsrec.training.settings import TrainingSettings
 
@@ -34,7 +33,7 @@ QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per
 
 
 def test_mars_learns_what_only_time_tells() -> None:
-    """Soon after an event its successors come next, later the user's favourites: one has to hear when it is asked."""
+    """Soon after an event its successors come next, later the user's favourites: the moment of the request decides."""
     log, _ = hawkes(HawkesSettings(users=600, items=60, tastes=6))
     split = leave_one_out(Histories.from_log(log))
     training = QUICK.model_copy(update={"epochs": 10, "targets_per_batch": 512})
@@ -72,9 +71,9 @@ def test_the_line_of_an_epoch_tells_its_mean_loss(capsys: pytest.CaptureFixture[
     split = leave_one_out(histories_of(cyclic_log(users=60)))
     training = TrainingSettings(epochs=2, targets_per_batch=32, learning_rate=0.01, tensorboard=False)
     curve = fit(split, model_settings("sasrec", options=SMALL), training).curve
-    told = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", capsys.readouterr().err)
-    assert told == [(str(row["epoch"]), f"{row['train/loss']:.3f}") for row in curve]
-    assert len(told) == 2
+    lines = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", capsys.readouterr().err)
+    assert lines == [(str(row["epoch"]), f"{row['train/loss']:.3f}") for row in curve]
+    assert len(lines) == 2
 
 
 def test_time_limit_keeps_the_best_so_far(tmp_path: Path) -> None:
@@ -85,38 +84,24 @@ def test_time_limit_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert fitted.best_epoch >= 1
 
 
-KILLED = """
-import sys
-from pathlib import Path
-from tests.synthetic import cyclic_log, histories_of
-from marsrec.data.splits import leave_one_out
-from marsrec.models import model_settings
-from marsrec.training.fit import fit
-from marsrec.training.module import training_batches
-from marsrec.training.settings import TrainingSettings
-import torch
-torch.set_num_threads(1)
-split = leave_one_out(histories_of(cyclic_log(users=200)))
-settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
-training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, tensorboard=False)
-fitted = fit(split, settings, training, folder=Path(sys.argv[1]), resume=sys.argv[2] == "resume", progress=False)
-torch.save(fitted.model.state_dict(), sys.argv[3])
-print(__import__("json").dumps([{k: v for k, v in row.items() if k != "seconds"} for row in fitted.curve]))
-"""
-
-
-def run(folder: Path, mode: str, weights: Path) -> subprocess.Popen[str]:
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", KILLED, str(folder), mode, str(weights)]
-    return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+def train(folder: Path, *, resume: bool = False) -> Fitted:
+    """A training that takes some epochs, in one thread: how many there are decides the last digits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        split = leave_one_out(histories_of(cyclic_log(users=200)))
+        settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
+        training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, tensorboard=False)
+        return fit(split, settings, training, folder=folder, resume=resume, progress=False)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: Path) -> None:
-    undisturbed = run(tmp_path / "a", "new", tmp_path / "a.pt")
-    curve = json.loads(undisturbed.communicate(timeout=120)[0].splitlines()[-1])
-
-    killed = run(tmp_path / "b", "new", tmp_path / "b.pt")
+    root = Path(__file__).parents[2]
+    code = f"from pathlib import Path; from tests.training.test_fit import train; train(Path({str(tmp_path / 'b')!r}))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    killed = subprocess.Popen([sys.executable, "-c", code], cwd=root, env=environment)
     state = tmp_path / "b" / CURVE
     deadline = time.monotonic() + 60
     while not (state.exists() and pl.read_csv(state).height >= 2):
@@ -125,11 +110,12 @@ def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: P
         time.sleep(0.005)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert not (tmp_path / "b.pt").exists()
+    assert pl.read_csv(state).height < 8
 
-    resumed = run(tmp_path / "b", "resume", tmp_path / "b.pt")
-    assert json.loads(resumed.communicate(timeout=120)[0].splitlines()[-1]) == curve
-    first, second = (torch.load(tmp_path / name, weights_only=True) for name in ("a.pt", "b.pt"))
+    undisturbed, resumed = train(tmp_path / "a"), train(tmp_path / "b", resume=True)
+    curves = [[{**row, "seconds": None} for row in fitted.curve] for fitted in (undisturbed, resumed)]
+    assert curves[0] == curves[1]
+    first, second = (fitted.model.state_dict() for fitted in (undisturbed, resumed))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
