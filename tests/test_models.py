@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from marsrec.data.catalog import CATALOG
 from marsrec.errors import SettingsError
-from marsrec.models import RECIPES, backbone, model_settings, paper_options, rule, title
+from marsrec.models import RECIPES, backbone, model_settings, rule, title
 
 
 @pytest.mark.parametrize(
@@ -132,18 +131,6 @@ def test_every_recipe_has_its_parameter_count_above() -> None:
         m for m in test_parameter_counts_are_the_papers_where_it_gives_them.pytestmark if m.name == "parametrize"
     )
     assert {case[0] for case in mark.args[1]} == set(RECIPES)
-
-
-@pytest.mark.parametrize("name", ["mamba4rec", "echomamba4rec"])
-def test_mamba_takes_its_authors_dropout_on_sparse_data(name: str) -> None:
-    paper = CATALOG["beauty"].paper
-    assert model_settings(name, 8.9).encoder.dropout == 0.4
-    assert paper_options(paper, name)["encoder.dropout"] == 0.4
-    assert paper_options(paper, "mars-m")["encoder.dropout"] == 0.5
-    assert paper_options(paper, "mars-m")["readout.dropout"] == 0.0  # the paper mentions none on the user vector
-    assert paper_options(paper, name, encoder="transformer")["encoder.dropout"] == 0.5
-    for data in ("ml-1m", "games-2018"):
-        assert paper_options(CATALOG[data].paper, name)["encoder.dropout"] == 0.2
 
 
 def test_options_do_not_stay_behind() -> None:

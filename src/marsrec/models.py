@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from marsrec.data.catalog import PaperSettings
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.bert import BertSettings
 from marsrec.nn.encoders.echo import EchoSettings
@@ -195,7 +194,7 @@ def model_settings(
         chosen = MaskedItemsSettings() if encoder == "bert" else NextItemSettings()
         values["objective"] = chosen.model_dump()
     if not has_own_dropout(name, encoder):
-        values["encoder"]["dropout"] = 0.2 if dense else _sparse_dropout(name, encoder)
+        values["encoder"]["dropout"] = 0.2 if dense else sparse_dropout(name, encoder)
     if values["readout"]["name"] == "mars":
         values["readout"]["heads"] = 8 if dense else 4
         if dense:
@@ -216,23 +215,8 @@ def model_settings(
         raise SettingsError(f"model settings: {explain_refusal(error)}") from None
 
 
-def paper_options(
-    paper: PaperSettings | None, model: str, encoder: str | None = None, readout: str | None = None
-) -> dict[str, Any]:
-    """What the paper sets on a public data set, as far as the model has it."""
-    if paper is None:
-        return {}
-    options: dict[str, Any] = {"length": paper.length}
-    if not has_own_dropout(model, encoder):
-        options["encoder.dropout"] = min(paper.dropout, _sparse_dropout(model, encoder))
-    if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
-        options["readout.heads"] = paper.heads
-        options["readout.dropout"] = 0.0  # the paper mentions none on the user vector
-    return options
-
-
-def _sparse_dropout(name: str, encoder: str | None) -> float:
-    """That of the recipe, as long as it has its own encoder."""
+def sparse_dropout(name: str, encoder: str | None) -> float:
+    """The encoder's dropout on sparse data: the recipe's, as long as it has its own encoder."""
     return RECIPES[name].sparse_dropout if encoder is None and name in RECIPES else Recipe().sparse_dropout
 
 

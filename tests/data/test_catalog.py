@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from marsrec.data.catalog import CATALOG, Dataset, PaperSettings, Statistics, find, load, locate
+from marsrec.data.catalog import CATALOG, Dataset, Statistics, find, load, locate
 from marsrec.errors import DataError
 
 TIME = 1_400_000_000
@@ -21,7 +21,6 @@ TOY = Dataset(
     title="Toy",
     homepage="https://example.org/toy",
     expected=Statistics(2, 2, 4),
-    paper=PaperSettings(length=50, dropout=0.5, heads=4),
     licence="Free.",
     citation="Nobody.",
     counts=(2, None),

@@ -12,7 +12,8 @@ from marsrec.data.catalog import CATALOG
 from marsrec.data.splits import SplitSettings
 from marsrec.lab.comparison import origin
 from marsrec.lab.results import RANKS, Result
-from marsrec.models import model_settings, paper_options
+from marsrec.models import model_settings
+from marsrec.paper import paper_options
 from marsrec.training.settings import TrainingSettings
 
 
@@ -31,8 +32,7 @@ def result(
     test = {"HR@10": hits, "NDCG@10": hits / 2, "MRR@10": hits / 4}
     known = CATALOG.get(data.removesuffix("-recbole"))
     statistics = {"average_length": average, **(asdict(known.expected) if known else {})}
-    whole = CATALOG.get(origin(data))
-    chosen = {**paper_options(whole.paper if whole else None, model, readout=readout), **(options or {})}
+    chosen = {**paper_options(origin(data), model, readout=readout), **(options or {})}
     return Result(
         data=data,
         fingerprint="x",

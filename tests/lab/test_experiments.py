@@ -7,7 +7,8 @@ import pytest
 from marsrec.data.catalog import CATALOG
 from marsrec.data.source import EMBEDDED
 from marsrec.lab.experiment import read_experiment
-from marsrec.models import model_settings, paper_options
+from marsrec.models import model_settings
+from marsrec.paper import paper_options
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 
@@ -18,8 +19,7 @@ def test_runs_of_an_experiment_are_distinct_and_have_settings_that_exist(path: P
     assert len({run.title for run in experiment.runs}) == len(experiment.runs) > 0
     assert {run.data for run in experiment.runs} | set(experiment.efficiency) <= {EMBEDDED, *CATALOG}
     for run in experiment.runs:
-        known = CATALOG[run.data].paper if run.data in CATALOG else None
-        usual = paper_options(known, run.model, run.encoder, run.readout)
+        usual = paper_options(run.data, run.model, run.encoder, run.readout)
         settings = model_settings(
             run.model,
             encoder=run.encoder,

@@ -83,9 +83,10 @@ def prepare(
     source = open_with(locals(), log)
     histories, notes = source.histories, list(source.notes)
     if titles is not None:
-        histories, said = with_titles(histories, titles)
-        notes.append(said)
-        console.note(f"· {said}")
+        histories, note = with_titles(histories, titles)
+        notes.append(note)
+    for note in notes:
+        console.note(f"· {note}")
     statistics = histories.statistics()
     if out is not None:
         if Histories.is_prepared(out):

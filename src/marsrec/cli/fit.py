@@ -111,7 +111,7 @@ def fit(
 
     from marsrec.data.moments import spell_duration
     from marsrec.data.splits import SplitSettings
-    from marsrec.models import paper_options, title
+    from marsrec.models import title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
     from marsrec.training.settings import TrainingSettings
@@ -140,30 +140,22 @@ def fit(
     split_settings = SplitSettings(
         name=split, valid_from=_moment(valid_from or "0.8"), test_from=_moment(test_from or "0.9")
     )
-    parts: dict[str, Any] = {"encoder": encoder, "readout": readout}
-    Recommender(model, **parts, options=options, published=published)  # bad settings are told before data are read
+    recommender = Recommender(
+        model, encoder=encoder, readout=readout, options=options, published=published, training=training
+    )
     source = open_with(reading, data)
     average = split_settings.apply(source.histories).average_length
-    options = {**paper_options(source.paper, model, **parts), **options}
-    recommender = Recommender(model, **parts, options=options, published=published, training=training)
-    name = title(recommender.planned_settings(average))
+    name = title(recommender.planned_settings(average, source.public))
     folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     state = _state_folder(folder, resume, overwrite)
-    histories = source.histories
-    console.note(
-        f"{name} on {source.name}: {histories.n_users:,} users, {histories.n_items:,} items, "
-        f"{len(histories):,} events. A run that was stopped goes on with --resume."
-    )
     try:
-        recommender.fit(histories, split=split_settings, folder=state, resume=resume)
+        recommender.fit(source, split=split_settings, folder=state, resume=resume)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         console.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
         raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
-    recommender.columns = source.names
     measured = recommender.metrics
-    measured["data"] |= {"name": source.name, "synthetic": source.synthetic}
     recommender.save(folder)
     if measured["complete"]:
         (state / CHECKPOINT).unlink(missing_ok=True)
@@ -182,7 +174,7 @@ def fit(
             if (state / CHECKPOINT).exists()
             else "The time limit was shorter than an epoch, so there is nothing that --resume could go on from."
         )
-    example = histories.user_ids.ids[0]
+    example = source.histories.user_ids.ids[0]
     console.note(f"Saved to {folder}. Next:")
     console.note(f"  marsrec recommend {folder} --user {example}")
     if recommender.settings.readout.name == "mars":

@@ -5,8 +5,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from marsrec.cli import console
-
 LOG, MODEL, TRAIN = "Reading the log", "The model", "Training"
 
 Data = Annotated[str, typer.Argument(help="A log file, a prepared folder, or a name that `marsrec datasets` lists.")]
@@ -35,13 +33,11 @@ TiesOption = Annotated[
 
 
 def open_with(given: dict[str, Any], data: str) -> Any:
-    """Open data with the reading options of a command, and print what was noticed."""
+    """Open data with the reading options of a command."""
+    from marsrec.data.filters import FilterSettings
     from marsrec.data.log import LogSettings
-    from marsrec.data.source import FilterSettings, open_data
+    from marsrec.data.source import open_data
 
     log = LogSettings(**{name: given[name] for name in LogSettings.model_fields})
     filters = FilterSettings(**{name: given[name] for name in FilterSettings.model_fields})
-    source = open_data(data, log=log, filters=filters, ties=given["ties"])
-    for sentence in source.notes:
-        console.note(f"· {sentence}")
-    return source
+    return open_data(data, log_settings=log, filters=filters, ties=given["ties"])

@@ -30,17 +30,6 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class PaperSettings:
-    """What the paper sets differently from one data set to the next."""
-
-    length: int
-    """Number of latest events that a model sees."""
-    dropout: float
-    heads: int
-    """Number of decay rates of MARS."""
-
-
-@dataclass(frozen=True)
 class Dataset:
     """A data set, from its official source to the statistics it must have."""
 
@@ -50,7 +39,6 @@ class Dataset:
     """Where people read about it, and get it if it is not downloaded for them."""
     expected: Statistics
     """After filtering."""
-    paper: PaperSettings
     licence: str
     citation: str
     urls: tuple[str, ...] = ()
@@ -62,10 +50,6 @@ class Dataset:
     counts: Bounds = (5, None)
     """Users and items are kept with a number of interactions in [low, high)."""
 
-
-_SPARSE = PaperSettings(length=50, dropout=0.5, heads=4)
-_GAMES = PaperSettings(length=50, dropout=0.2, heads=4)
-_DENSE = PaperSettings(length=200, dropout=0.2, heads=8)
 
 _AMAZON_2014 = "https://snap.stanford.edu/data/amazon/productGraph/categoryFiles/"
 _AMAZON_2023 = "benchmark/0core/rating_only/Video_Games.csv"
@@ -90,7 +74,6 @@ CATALOG: dict[str, Dataset] = {
             homepage="https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html",
             urls=(_AMAZON_2014 + "ratings_Beauty.csv",),
             expected=Statistics(22_363, 12_101, 198_502),
-            paper=_SPARSE,
             licence=_AMAZON_TERMS,
             citation=_MCAULEY_2015,
         ),
@@ -100,7 +83,6 @@ CATALOG: dict[str, Dataset] = {
             homepage="https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html",
             urls=(_AMAZON_2014 + "ratings_Sports_and_Outdoors.csv",),
             expected=Statistics(35_598, 18_357, 296_337),
-            paper=_SPARSE,
             licence=_AMAZON_TERMS,
             citation=_MCAULEY_2015,
         ),
@@ -113,7 +95,6 @@ CATALOG: dict[str, Dataset] = {
                 f"https://huggingface.co/datasets/McAuley-Lab/Amazon-Reviews-2023/resolve/main/{_AMAZON_2023}",
             ),
             expected=Statistics(94_762, 25_612, 814_586),
-            paper=_GAMES,
             licence=_AMAZON_TERMS,
             citation=_HOU_2024,
         ),
@@ -124,7 +105,6 @@ CATALOG: dict[str, Dataset] = {
             urls=("https://files.grouplens.org/datasets/movielens/ml-1m.zip",),
             member="ml-1m/ratings.dat",
             expected=Statistics(6_040, 3_416, 999_611),
-            paper=_DENSE,
             licence=_MOVIELENS_TERMS,
             citation=_HARPER_2015,
         ),
@@ -135,7 +115,6 @@ CATALOG: dict[str, Dataset] = {
             urls=("https://files.grouplens.org/datasets/movielens/ml-100k.zip",),
             member="ml-100k/u.data",
             expected=Statistics(943, 1_349, 99_287),
-            paper=_DENSE,
             licence=_MOVIELENS_TERMS,
             citation=_HARPER_2015,
         ),
@@ -146,7 +125,6 @@ CATALOG: dict[str, Dataset] = {
             file="yelp_academic_dataset_review.json",
             expected=Statistics(233_247, 109_062, 2_918_699),
             counts=(5, 200),
-            paper=_SPARSE,
             licence=_YELP_TERMS,
             citation=_YELP,
         ),
@@ -155,7 +133,6 @@ CATALOG: dict[str, Dataset] = {
             title="Amazon 2018, Video Games",
             homepage="https://nijianmo.github.io/amazon/",
             expected=Statistics(50_597, 16_874, 453_637),
-            paper=_GAMES,
             licence=_AMAZON_TERMS,
             citation=_NI_2019,
         ),
@@ -164,7 +141,6 @@ CATALOG: dict[str, Dataset] = {
             title="Yelp Open Dataset, reviews of the year 2019",
             homepage="https://business.yelp.com/data/resources/open-dataset/",
             expected=Statistics(30_431, 20_033, 316_354),
-            paper=_SPARSE,
             licence=_YELP_TERMS,
             citation=_YELP,
         ),

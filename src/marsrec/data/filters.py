@@ -7,8 +7,29 @@ import polars as pl
 from marsrec.data.checks import counted
 from marsrec.data.log import Log
 from marsrec.errors import DataError, SettingsError
+from marsrec.settings import Settings
 
 Bounds = tuple[int, int | None]
+
+
+class FilterSettings(Settings):
+    """Which users and items stay, by their number of events: [low, high), repeated until nothing changes."""
+
+    min_user_events: int = 1
+    """Users with fewer events go."""
+    max_user_events: int | None = None
+    """Users with this many events or more go."""
+    min_item_events: int = 1
+    """Items with fewer events go."""
+    max_item_events: int | None = None
+    """Items with this many events or more go."""
+
+    def apply(self, log: Log) -> Log:
+        """Filter a log; without bounds it stays as it is."""
+        if self == FilterSettings():
+            return log
+        users, items = (self.min_user_events, self.max_user_events), (self.min_item_events, self.max_item_events)
+        return filter_counts(log, users, items)
 
 
 def filter_counts(log: Log, users: Bounds = (1, None), items: Bounds = (1, None)) -> Log:

@@ -44,7 +44,7 @@ class LogSettings(Settings):
     """Drop and count the rows that cannot be used, instead of stopping at them."""
 
     @property
-    def names(self) -> "LogSettings":
+    def columns(self) -> "LogSettings":
         """Only how columns are called and what unit times are in: what goes for other files of the same kind, too."""
         return LogSettings(user=self.user, item=self.item, time=self.time, unit=self.unit)
 
@@ -117,10 +117,10 @@ def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) 
     """
     name = str(source) if isinstance(source, str | Path) else "dataframe"
     table = open_file(Path(source).expanduser()) if isinstance(source, str | Path) else open_dataframe(source)
-    asked: dict[Role, str | None] = {"user": settings.user, "item": settings.item, "time": settings.time}
+    named: dict[Role, str | None] = {"user": settings.user, "item": settings.item, "time": settings.time}
     if settings.min_rating is not None:
-        asked["rating"] = settings.rating
-    columns = find_columns(table.names, asked, name)
+        named["rating"] = settings.rating
+    columns = find_columns(table.names, named, name)
     raw = table.read(list(columns.values()))
     if raw.is_empty():
         raise DataError(f"{name}: there are no rows in it. A log needs at least one user, item and time.")

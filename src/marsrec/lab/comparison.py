@@ -14,7 +14,8 @@ from marsrec.errors import DataError
 from marsrec.evaluation.significance import Difference, Floats, gains, paired
 from marsrec.lab import paper
 from marsrec.lab.results import RANKS, Result
-from marsrec.models import model_settings, paper_options, targets_per_batch
+from marsrec.models import model_settings, targets_per_batch
+from marsrec.paper import paper_options
 from marsrec.training.settings import NOT_DECISIVE
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
@@ -52,9 +53,7 @@ def find(
     """Those of a recipe at the paper's settings, or changed as given; one per seed, the one with most prefixes."""
     matching: dict[int, Result] = {}
     for result in sorted(results, key=lambda result: result.training.prefix_share):
-        data = CATALOG.get(origin(result.data))
-        known = data.paper if data else None
-        chosen = {**paper_options(known, recipe, readout=readout), **(options or {})}
+        chosen = {**paper_options(origin(result.data), recipe, readout=readout), **(options or {})}
         if result.settings == model_settings(recipe, density(result), readout=readout, options=chosen):
             matching[result.training.seed] = result
     return [matching[seed] for seed in sorted(matching)]

@@ -24,7 +24,8 @@ from marsrec.data.catalog import CATALOG
 from marsrec.data.hawkes import HawkesSettings
 from marsrec.data.source import EMBEDDED
 from marsrec.errors import SettingsError
-from marsrec.models import DENSE_FROM, RECIPES, model_settings, paper_options
+from marsrec.models import DENSE_FROM, RECIPES, SPARSE_LENGTH, model_settings
+from marsrec.paper import PAPER, paper_options
 from marsrec.provenance import machine, versions
 from marsrec.settings import Settings
 
@@ -72,13 +73,13 @@ def measure(data: str, rounds: int = ROUNDS) -> Costs:
     Recipes take turns, and the median of the rounds counts: a busy machine is busy for all of them.
     """
     if data == EMBEDDED:
-        items, known = HawkesSettings().items, None
+        items = HawkesSettings().items
     elif data in CATALOG:
-        items, known = CATALOG[data].expected.items, CATALOG[data].paper
+        items = CATALOG[data].expected.items
     else:
         raise SettingsError(f"{data!r}: efficiency is measured at the size of {EMBEDDED} or of {', '.join(CATALOG)}.")
-    average = DENSE_FROM if known and known.length > 50 else 0.0
-    plans = {name: model_settings(name, average, options=paper_options(known, name)) for name in RECIPES}
+    average = DENSE_FROM if data in PAPER and PAPER[data].length > SPARSE_LENGTH else 0.0
+    plans = {name: model_settings(name, average, options=paper_options(data, name)) for name in RECIPES}
     length = next(iter(plans.values())).length
     torch.manual_seed(0)
     batch = _random_batch(items, length)

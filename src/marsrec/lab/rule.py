@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from marsrec.data.catalog import CATALOG
 from marsrec.data.source import EMBEDDED
 from marsrec.lab import paper
 from marsrec.lab.comparison import (
@@ -30,7 +29,8 @@ from marsrec.lab.comparison import (
 )
 from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
 from marsrec.lab.results import Result
-from marsrec.models import DENSE_FROM, backbone, paper_options
+from marsrec.models import DENSE_FROM, backbone
+from marsrec.paper import paper_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PAIR = ("mars-t", "mars-m")
 SHOWN = ("HR@10", "NDCG@10")
 
-FIXED = paper_options(CATALOG["ml-1m"].paper, "mars-t")
+FIXED = paper_options("ml-1m", "mars-t")
 """Settings of all generated data of another density than the default: settings that follow the density would change
 at the very threshold that is tested. They are the paper's for dense data."""
 

@@ -27,7 +27,7 @@ from marsrec.data.splits import SplitSettings
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import Result, record, result_name
-from marsrec.models import paper_options, title
+from marsrec.models import title
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.training.fit import CHECKPOINT, CURVE
@@ -118,7 +118,7 @@ def source_of(run: Run) -> Source:
 def _opened(data: str, generator: str, latest: int | None, ties: Ties, change: str) -> Source:
     if data == EMBEDDED:
         log, _ = hawkes(HawkesSettings.model_validate_json(generator))
-        source = Source(data, Histories.from_log(log, ties), synthetic=True)
+        source = Source(Histories.from_log(log, ties), data, synthetic=True)
     else:
         source = open_data(data, ties=ties)
     histories = source.histories.latest(latest) if latest else source.histories
@@ -127,12 +127,11 @@ def _opened(data: str, generator: str, latest: int | None, ties: Ties, change: s
 
 def recommender_of(run: Run) -> Recommender:
     """The recommender that a run trains."""
-    paper = paper_options(source_of(run).paper, run.model, run.encoder, run.readout)
     return Recommender(
         run.model,
         encoder=run.encoder,
         readout=run.readout,
-        options={**paper, **run.options},
+        options=run.options,
         published=run.published,
         training=run.training,
     )
@@ -140,8 +139,9 @@ def recommender_of(run: Run) -> Recommender:
 
 def model_of(run: Run) -> ModelSettings:
     """The model that a run trains."""
-    average_length = SplitSettings().apply(source_of(run).histories).average_length
-    return recommender_of(run).planned_settings(average_length)
+    source = source_of(run)
+    average_length = SplitSettings().apply(source.histories).average_length
+    return recommender_of(run).planned_settings(average_length, source.public)
 
 
 def place_of(run: Run, runs: Path, results: Path) -> Place:
@@ -162,12 +162,10 @@ def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) 
         recommender = recommender_of(run)
         training = recommender.training
         recommender.training = training.model_copy(update={"max_minutes": max_minutes})
-        recommender.fit(source_of(run).histories, folder=place.state, resume=True, progress=progress)
+        recommender.fit(source_of(run), folder=place.state, resume=True, progress=progress)
         if not recommender.metrics["complete"]:
             return False
         recommender.training = training
-        source = source_of(run)
-        recommender.metrics["data"] |= {"name": source.name, "synthetic": source.synthetic}
         recommender.save(place.model)
     written = record(place.model, place.results)
     if progress:

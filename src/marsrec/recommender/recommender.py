@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from marsrec.data.filters import FilterSettings
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
-from marsrec.data.source import source_from
+from marsrec.data.source import open_data
 from marsrec.data.splits import Split, SplitSettings
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError, warn
@@ -20,6 +21,7 @@ from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
 from marsrec.models import DENSE_FROM, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
+from marsrec.paper import paper_options
 from marsrec.provenance import machine, versions
 from marsrec.recommender import persistence
 from marsrec.recommender.explanation import Explanation, explain, read
@@ -122,22 +124,23 @@ class Recommender:
                 raise
             return self.planned_settings(DENSE_FROM)
 
-    def planned_settings(self, average_length: float) -> ModelSettings:
-        """The model that would be trained on histories of this average length."""
+    def planned_settings(self, average_length: float, public: str | None = None) -> ModelSettings:
+        """The model that would be trained on histories of this average length, or on a public data set."""
         return model_settings(
             self.name,
             average_length,
             encoder=self.encoder,
             readout=self.readout,
-            options=self.options,
+            options={**paper_options(public, self.name, self.encoder, self.readout), **self.options},
             published=self.published,
         )
 
     def fit(
         self,
-        log: Any,
+        data: Any,
         *,
         log_settings: LogSettings | None = None,
+        filters: FilterSettings | None = None,
         ties: Ties = "file",
         split: SplitSettings | None = None,
         folder: str | Path | None = None,
@@ -148,10 +151,13 @@ class Recommender:
 
         Parameters
         ----------
-        log : path, dataframe, Log or Histories
-            Who took which item when: a log file, a folder that `marsrec prepare` wrote, or the data themselves.
+        data : str, Path, dataframe, Log, Histories or Source
+            Who took which item when: a log file, a folder that `marsrec prepare` wrote, the name of a public data set,
+            which is trained on with the paper's settings, or the data themselves; see `open_data`.
         log_settings : LogSettings, optional
             How to read a file or dataframe.
+        filters : FilterSettings, optional
+            Which users and items of a log stay.
         ties : {"file", "recbole"}
             Order of events of equal time.
         split : SplitSettings, optional
@@ -165,15 +171,19 @@ class Recommender:
         """
         from marsrec.training.fit import fit  # Lightning takes seconds, and only training needs it
 
-        source = source_from(log, log_settings or LogSettings(), ties)
+        source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
         histories, split = source.histories, split or SplitSettings()
+        parts = split.apply(histories)
+        settings = self.planned_settings(parts.average_length, source.public)
         if progress:
             for sentence in source.notes:
                 logger.info(f"· {sentence}")
-        parts = split.apply(histories)
-        settings = self.planned_settings(parts.average_length)
-        if progress and self.name == "mars" and self.encoder is None:
-            logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
+            logger.info(
+                f"{title(settings)}{f' on {source.name}' if source.name else ''}: {histories.n_users:,} users, "
+                f"{histories.n_items:,} items, {len(histories):,} events."
+            )
+            if self.name == "mars" and self.encoder is None:
+                logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
         software = versions()  # before training: a checkout may have moved on when it ends
         fitted = fit(
             parts,
@@ -184,12 +194,13 @@ class Recommender:
             progress=progress,
         )
         metrics = {**_measure(fitted, parts, settings, split), "versions": software, "machine": machine()}
+        metrics["data"] |= {"name": source.name or None, "synthetic": source.synthetic}
         # All at once: a fit that fails or is interrupted leaves what was fitted before.
         self.network, self.histories = fitted.model, histories
         self.settings, self.split_settings, self.metrics = settings, split, metrics
         self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
-        self.notes, self.columns, self.kind = source.notes, source.names, kind_of(log) or "polars"
+        self.notes, self.columns, self.kind = source.notes, source.columns, kind_of(data) or "polars"
         return self
 
     def evaluate(
