@@ -5,7 +5,7 @@ Its rooms, in the order in which data walks through them. Each imports from thos
 - `errors`, `settings`, `atomic`, `compute`, `provenance`: what all others stand on.
 - `data`: a log becomes histories, splits and batches.
 - `nn`: histories become user vectors.
-- `models`: the named models, as recipes of parts.
+- `models`, `paper`: the named models, as recipes of parts; what the paper sets on its data sets.
 - `evaluation`: models become ranks, ranks become metrics.
 - `training`: models are fitted, and the best on validation data is kept.
 - `recommender`: the class people use, and the one way from events to answers.
