@@ -4,11 +4,10 @@ import time
 
 import torch
 
-from benchmarks.measure import show, split_like
+from benchmarks.measure import peak_bytes, show, split_like
 from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import evaluate, user_vectors
 from marsrec.evaluation.ranking import target_ranks
-from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import model_settings
 
 USERS = 5_000

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.measure import medians, show
-from marsrec.lab.efficiency import peak_bytes
+from benchmarks.measure import medians, peak_bytes, show
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 
 POSITIONS, WIDTH, ITEMS = 2_048, 64, 12_101  # one training step on beauty

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.measure import medians, show, split_like
+from benchmarks.measure import medians, peak_bytes, show, split_like
 from benchmarks.training import STEPS, Stepper, settings_for
 from marsrec.data.batches import Batch
-from marsrec.lab.efficiency import peak_bytes
 from marsrec.models import model_settings
 from marsrec.nn.settings import ModelSettings
 from marsrec.training.module import training_batches

@@ -2,10 +2,9 @@
 
 import time
 
-from benchmarks.measure import show, split_like
+from benchmarks.measure import multiply_accumulates, peak_bytes, show, split_like
 from benchmarks.training import Stepper, targets
 from marsrec.data.splits import Split
-from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.models import RECIPES, model_settings, targets_per_batch
 from marsrec.training.module import training_batches
 from marsrec.training.settings import TrainingSettings

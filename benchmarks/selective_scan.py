@@ -7,10 +7,9 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from benchmarks.measure import medians, show
+from benchmarks.measure import medians, peak_bytes, show
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.causal_conv import causal_conv
 from marsrec.nn.kernels.causal_conv import reference as conv_reference
 from marsrec.nn.kernels.numeric import exp

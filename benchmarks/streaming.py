@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measure import show
+from benchmarks.measure import peak_bytes, show
 from marsrec import Recommender
 from marsrec.data.batches import Batch, Batches, contexts
 from marsrec.evaluation.evaluate import POSITIONS, evaluate
-from marsrec.lab.efficiency import peak_bytes
 from marsrec.nn.kernels.decayed_average import decayed_average
 from marsrec.nn.mixture import LONGEST, NODES, STEEPEST, coefficients, nodes
 from marsrec.nn.model import SequenceModel

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measure import medians, show, split_like
+from benchmarks.measure import medians, multiply_accumulates, peak_bytes, show, split_like
 from marsrec.data.batches import Batch, Batches, prefixes
 from marsrec.data.splits import Split
-from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.models import model_settings
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.model import SequenceModel

@@ -6,11 +6,13 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab import paper
-from marsrec.lab.comparison import alike, as_published, figures, find, spread, trained
-from marsrec.lab.efficiency import FOLDER, ROWS, Cost, Costs
-from marsrec.lab.page import COLORS, MARKERS, Picture, Section, Table, name_points, plot
+from marsrec.lab.comparison import figures, spread
+from marsrec.lab.page import Picture, Section, Table
+from marsrec.lab.plot import COLORS, MARKERS, name_points, plot
 from marsrec.lab.results import Result
+from reproduction import paper
+from reproduction.costs import FOLDER, ROWS, Cost, Costs
+from reproduction.selection import alike, as_published, find, trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,27 +6,14 @@ from pathlib import Path
 from statistics import mean
 
 from marsrec.evaluation.significance import Difference
-from marsrec.lab import paper
-from marsrec.lab.comparison import (
-    EXPLAINED,
-    alike,
-    as_published,
-    density,
-    difference,
-    figures,
-    find,
-    order,
-    published_name,
-    same_seeds,
-    spread,
-    trained,
-    whole,
-)
-from marsrec.lab.page import Section, Table, best, digits, second
-from marsrec.lab.paper import METRICS
+from marsrec.lab.comparison import EXPLAINED, density, difference, figures, marked, same_seeds
+from marsrec.lab.page import Section, Table, best, digits
 from marsrec.lab.results import Result
 from marsrec.models import RECIPES, backbone
 from marsrec.training.settings import TrainingSettings
+from reproduction import paper
+from reproduction.paper import METRICS
+from reproduction.selection import alike, as_published, find, order, published_name, trained, whole
 
 PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
 """The data of the comparison, run or not: the paper's, and what stands in for two of them."""
@@ -50,10 +37,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     results = alike(found, data)
     published = published_name(data) if as_published(results) else ""
     runs = {name: find(results, name) for name in RECIPES}
-    means = {
-        metric: sorted({round(mean(figures(r, metric)), 4) for r in runs.values() if r}, reverse=True)
-        for metric in METRICS
-    }
+    columns = {metric: [figures(run, metric) for run in runs.values() if run] for metric in METRICS}
     rows = []
     for name, of_recipe in runs.items():
         theirs = paper.MAIN.get(published, {}).get(name)
@@ -64,7 +48,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
         rows.append(
             [
                 _named(name, of_recipe),
-                *(_marked(figures(of_recipe, metric), means[metric]) for metric in METRICS),
+                *(marked(figures(of_recipe, metric), columns[metric]) for metric in METRICS),
                 beside,
                 paper.against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
                 ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
@@ -72,9 +56,8 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
                 ", ".join(str(result.training.seed) for result in of_recipe),
             ]
         )
-    columns = ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"]
     return Table(
-        columns,
+        ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"],
         rows,
         f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
         "times those of the median one, as it went on the machine of each run; the efficiency page compares models.",
@@ -143,10 +126,3 @@ def _named(name: str, of_recipe: Sequence[Result]) -> str:
     size = of_recipe[0].training.targets_per_batch  # the same for all that were trained alike
     own = "" if size == TrainingSettings().targets_per_batch else f", batches of {size:,}"
     return name + ("" if share == 1 else f", {share:.0%} of the prefixes") + own
-
-
-def _marked(values: Sequence[float], ordered: Sequence[float]) -> str:
-    if len(ordered) < 2:  # a model that is alone is not the best of any
-        return spread(values)
-    place = ordered.index(round(mean(values), 4))
-    return (best, second)[place](spread(values)) if place < 2 else spread(values)

@@ -11,26 +11,14 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from marsrec.data.source import EMBEDDED
-from marsrec.lab import paper
-from marsrec.lab.comparison import (
-    EXPLAINED,
-    alike,
-    as_published,
-    datasets,
-    density,
-    difference,
-    figures,
-    find,
-    origin,
-    per_user,
-    published_name,
-    same_seeds,
-    trained,
-)
-from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Section, Table, plot
+from marsrec.lab.comparison import EXPLAINED, density, difference, figures, per_user, same_seeds
+from marsrec.lab.page import Picture, Section, Table
+from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
 from marsrec.models import DENSE_FROM, backbone
 from marsrec.paper import paper_options
+from reproduction import paper
+from reproduction.selection import alike, as_published, datasets, find, origin, published_name, trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +48,7 @@ class Point:
         return self.low * self.high > 0
 
 
-def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
+def section(found: Sequence[Result], folder: Path) -> Section:
     """MARS-T against MARS-M as the average length varies."""
     rows: list[list[str]] = []
     lines: dict[tuple[str, str], list[Point]] = defaultdict(list)
@@ -79,8 +67,8 @@ def backbone_rule(found: Sequence[Result], folder: Path) -> Section:
             order = data.removeprefix(published_name(data))  # another order of equal times is other data
             lines[("hawkes, fixed settings" if generated else origin(data) + order, trained(results))].append(point)
             right += point.decided and backbone(average) == PAIR[point.gain > 0]
-    told = {published_name(row[0]) for row in rows}
-    rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in paper.MAIN.items() if data not in told]
+    known = {published_name(row[0]) for row in rows}
+    rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in paper.MAIN.items() if data not in known]
     points = [point for of_line in lines.values() for point in of_line]
     judged = (
         f"It takes the better one by NDCG@10 in {right} of the {sum(point.decided for point in points)} cases that the "

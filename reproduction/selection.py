@@ -1,32 +1,20 @@
-"""Which results can be compared, and how two models compare on the same seeds and the same users."""
+"""Which results can stand beside the paper's figures and beside each other: the same data, training and settings."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from marsrec.data.catalog import CATALOG, Statistics
-from marsrec.errors import DataError
-from marsrec.evaluation.significance import Difference, Floats, gains, paired
-from marsrec.lab import paper
-from marsrec.lab.results import RANKS, Result
+from marsrec.lab.comparison import density
+from marsrec.lab.results import Result
 from marsrec.models import model_settings, targets_per_batch
 from marsrec.paper import paper_options
 from marsrec.training.settings import NOT_DECISIVE
+from reproduction import paper
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
 AS_PAPER: tuple[tuple[str, Any], ...] = ()
 """What `_training` says of a training by the paper's settings."""
-EXPLAINED = (
-    "Differences are × 100, with their 95 % bootstrap interval over users and the two-sided p of a paired "
-    "randomisation test. Both models are averaged over the seeds that both have, where there are such: the interval "
-    "tells of other users, not of other initial weights."
-)
-"""What the difference of two models is, for texts and captions."""
 
 
 def alike(found: Sequence[Result], data: str) -> list[Result]:
@@ -90,42 +78,6 @@ def as_published(results: Sequence[Result]) -> bool:
     return Statistics(*counted) == known.expected  # type: ignore[arg-type]
 
 
-def density(result: Result) -> float:
-    """Average number of training events of a user."""
-    return float(result.training_length or result.statistics["average_length"])
-
-
-def figures(results: Sequence[Result], metric: str) -> list[float]:
-    """A test metric of some results, × 100."""
-    return [100 * result.test[metric] for result in results]
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean, and standard deviation where there are several.
-
-    Examples
-    --------
-    >>> spread([8.5, 8.7]), spread([8.5])
-    ('8.60 ± 0.14', '8.50')
-    """
-    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
-
-
-def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
-    """Each user's gain, averaged over the seeds of a model."""
-    each = [gains(ranks(result, folder)["rank"].to_numpy().astype(float), metric) for result in results]
-    averaged: Floats = np.mean(each, axis=0)
-    return averaged
-
-
-def ranks(result: Result, folder: Path) -> pl.DataFrame:
-    """Rank of each test target, and length of the history before it."""
-    path = folder / RANKS / f"{result.name}.parquet"
-    if not path.exists():
-        raise DataError(f"{path}: the ranks of this result are missing. Record its model anew (`marsrec lab record`).")
-    return pl.read_parquet(path)
-
-
 def datasets(found: Sequence[Result]) -> list[str]:
     """Names of the data in results: the paper's first, in its order."""
     return sorted({result.data for result in found}, key=order)
@@ -134,30 +86,6 @@ def datasets(found: Sequence[Result]) -> list[str]:
 def whole(found: Sequence[Result]) -> list[str]:
     """Names of the data that were neither thinned nor generated otherwise than by default."""
     return [data for data in datasets(found) if published_name(data) == origin(data)]
-
-
-def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Results of two models with the seeds that both have; all of them if they have none in common."""
-    seeds = {result.training.seed for result in first} & {result.training.seed for result in second}
-    one, other = ([result for result in of if not seeds or result.training.seed in seeds] for of in (first, second))
-    return one, other
-
-
-def difference(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> Difference:
-    """How much better the first is, user by user."""
-    one, other = same_seeds(first, second)
-    return paired(per_user(one, folder, metric), per_user(other, folder, metric))
-
-
-def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10") -> float:
-    """How much better the first is, relative to the second, on the seeds that both have."""
-    one, other = same_seeds(first, second)
-    return mean(figures(one, metric)) / mean(figures(other, metric)) - 1
-
-
-def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> str:
-    """Relative gain and difference, as a cell."""
-    return f"{gain(first, second, metric):+.1%}: {difference(first, second, folder, metric)}"
 
 
 def order(data: str) -> tuple[int, str]:

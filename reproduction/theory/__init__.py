@@ -1,30 +1,40 @@
 """The paper's three propositions in numbers: what they say, what is measured, and where the two part.
 
-`measure` computes, for minutes; `section` tells, from the measurements alone.
+`measure` computes, for minutes; `page` shows, from the measurements alone.
 """
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from marsrec.atomic import atomic_file
 from marsrec.errors import SettingsError
 from marsrec.lab.page import Section
-from marsrec.lab.theory import (
+from marsrec.lab.results import Result
+from marsrec.provenance import machine, versions
+from reproduction.theory import (
     approximation_section,
     complexity,
     complexity_section,
     identifiability,
     identifiability_section,
 )
-from marsrec.lab.theory.telling import Part, made_with
-from marsrec.provenance import machine, versions
+from reproduction.theory.wording import Part, made_with
+
+log = logging.getLogger("marsrec")
 
 LAYOUT = 2
 """Of what `measure` returns; one without a layout is the first, without memory, settings, versions and machine."""
 
+MEASURED = "theory/measured.json"
+"""What `write` writes, beside the results."""
+
 
 def measure(quick: bool = False) -> dict[str, Any]:
-    """Everything that `section` tells, as numbers that can be written to JSON.
+    """Everything that `page` shows, as numbers that can be written to JSON.
 
     Parameters
     ----------
@@ -32,9 +42,9 @@ def measure(quick: bool = False) -> dict[str, Any]:
         Less of everything, in under a minute.
     """
     try:
-        from marsrec.lab.theory import approximation
+        from reproduction.theory import approximation
     except ModuleNotFoundError as error:  # only measuring needs it; a report tells what was measured elsewhere
-        raise SettingsError(f"the propositions in numbers need {error.name}: pip install 'marsrec[lab]'.") from None
+        raise SettingsError(f"the propositions in numbers need {error.name}: pip install scipy.") from None
     return {
         "layout": LAYOUT,
         "quick": quick,
@@ -46,8 +56,29 @@ def measure(quick: bool = False) -> dict[str, Any]:
     }
 
 
+def write(results: Path, *, quick: bool = False) -> Path:
+    """Measure, and write it beside the results; a full measurement is not replaced by a quick one."""
+    path = results / MEASURED
+    if quick and path.exists() and not json.loads(path.read_text())["quick"]:
+        raise SettingsError(f"{path}: measured in full already. Delete it first, or name other --results.")
+    log.info("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
+    found = measure(quick=quick)
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(found, indent=1) + "\n")
+    return path
+
+
+def suffices(results: Path, *, quick: bool) -> bool:
+    """Whether there is a measurement as thorough as that; a full one has to be of today's layout, too."""
+    path = results / MEASURED
+    if not path.exists():
+        return False
+    found = json.loads(path.read_text())
+    return quick or (not found["quick"] and current(found))
+
+
 def current(measured: Mapping[str, Any]) -> bool:
-    """Whether a measurement has all that is told today.
+    """Whether a measurement has all that is shown today.
 
     Examples
     --------
@@ -57,7 +88,13 @@ def current(measured: Mapping[str, Any]) -> bool:
     return bool(measured.get("layout", 1) == LAYOUT)
 
 
-def section(measured: Mapping[str, Any] | None) -> Section:
+def section(found: Sequence[Result], results: Path) -> Section:
+    """The page, from what `write` wrote."""
+    path = results / MEASURED
+    return page(json.loads(path.read_text()) if path.exists() else None)
+
+
+def page(measured: Mapping[str, Any] | None) -> Section:
     """The page "Theory in numbers", from what `measure` returned; None if it was not run."""
     parts: list[Part] = [
         "The paper gives three propositions. Here is what numbers say to each of them, where they can say something."
@@ -67,7 +104,9 @@ def section(measured: Mapping[str, Any] | None) -> Section:
     if measured["quick"]:
         parts.append("Measured in the quick form: smaller sizes, fewer repetitions and short trainings.")
     if not current(measured):
-        parts.append("Measured by an older version, which recorded less. `marsrec lab theory` measures anew.")
+        parts.append(
+            "Measured by an older version, which recorded less. `python -m reproduction theory` measures anew."
+        )
     parts += approximation_section.tell(measured["approximation"])
     parts += complexity_section.tell(measured["complexity"], made_with(measured))
     parts += identifiability_section.tell(measured["identifiability"])

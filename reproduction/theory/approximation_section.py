@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab.page import Picture, Table, plot
-from marsrec.lab.theory.telling import Part, down, draw_line, exponent, listed, up
+from marsrec.lab.page import Picture, Table
+from marsrec.lab.plot import plot
+from reproduction.theory.wording import Part, down, draw_line, exponent, listed, up
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,16 +78,16 @@ def tell(measured: Mapping[str, Any]) -> list[Part]:
 
 def _rates(counts: Sequence[int], shapes: Sequence[Mapping[str, Any]], out: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Whether errors fall as the remark to the proposition says, with 1 / K."""
-    told, slow = [], []
+    falls, slow = [], []
     for shape in (shape for shape in shapes if shape["completely_monotone"]):
         errors = [mixture["error"] for mixture in shape["positive"]]
         if len(errors) < 2 or min(errors) <= 0:  # exact: no power of K
             continue
         power, last = exponent(counts, errors), exponent(counts[-2:], errors[-2:])
-        told.append(f"K^{power:.1f} for {_the(shape['name'])}, K^{last:.1f} from {counts[-2]} to {counts[-1]}")
+        falls.append(f"K^{power:.1f} for {_the(shape['name'])}, K^{last:.1f} from {counts[-2]} to {counts[-1]}")
         if max(power, last) > -1:
             slow.append(shape["name"])
-    if not told:
+    if not falls:
         return []
     verdict = (
         f"Slower than 1/K for {listed(slow)}."
@@ -102,7 +103,7 @@ def _rates(counts: Sequence[int], shapes: Sequence[Mapping[str, Any]], out: Sequ
     )
     return [
         "The remark to the proposition gives an error of O(1/K). Over all K, the errors found with weights of at least "
-        f"0 for completely monotone decays fall like {'; '.join(told)}. {verdict}{never}"
+        f"0 for completely monotone decays fall like {'; '.join(falls)}. {verdict}{never}"
     ]
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.measure import multiply_accumulates, peak_bytes
 from torch import Tensor
 
-from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.mars import HIDDEN, MARS, Form
 from marsrec.nn.mixture import NODES

@@ -5,9 +5,10 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab.page import COLORS, Picture, Table, digits, plot
-from marsrec.lab.theory.complexity import ORDERS, READ, Sweep
-from marsrec.lab.theory.telling import Part, draw_line, exponent, listed, plain_ticks
+from marsrec.lab.page import Picture, Table, digits
+from marsrec.lab.plot import COLORS, plot
+from reproduction.theory.complexity import ORDERS, READ, Sweep
+from reproduction.theory.wording import Part, draw_line, exponent, listed, plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,20 +89,20 @@ def _on_reading(read: Sequence[Sweep], base: Mapping[str, int]) -> str:
         )
     else:
         verdict = f"None is above {STEEP:g}: no faster than L d K, as it says."
-    told = [f"Time grows with {_powers(times)}. {verdict}"]
+    sentences = [f"Time grows with {_powers(times)}. {verdict}"]
     counted = {sweep.size: _fitted(sweep, sweep.accumulates) for sweep in read if sweep.accumulates}
     held = [sweep for sweep in read if sweep.peak]
     if not counted or not held:
-        return " ".join([*told, "Multiply-accumulates and memory were not measured."])
+        return " ".join([*sentences, "Multiply-accumulates and memory were not measured."])
     other = [size for size, power in counted.items() if abs(power - 1) > CLOSE]
-    told.append(
+    sentences.append(
         f"Multiply-accumulates grow with {_powers(counted)}: "
         + (f"not like L d K in {listed(other)}." if other else "like L d K, as it says.")
     )
     memory = {sweep.size: _fitted(sweep, sweep.peak or []) for sweep in held}
     beyond = [s.size for s in held if memory[s.size] > _fitted(s, _allowed(s, base)) + STEEP - 1]
     floats = [p / 4 / allowed for s in held for p, allowed in zip(s.peak or [], _allowed(s, base), strict=True)]
-    told.append(
+    sentences.append(
         f"Memory grows with {_powers(memory)}, "
         + (
             f"faster than L K + d K in {listed(beyond)}: that is not what it says."
@@ -111,20 +112,20 @@ def _on_reading(read: Sequence[Sweep], base: Mapping[str, int]) -> str:
         + f" Over all sizes it is {min(floats):.1f} to {max(floats):.1f} numbers of 4 bytes for each of L K + d K"
         + (", without a copy of the L d states." if memory.get("d", 1.0) < 0.5 else ".")
     )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _on_training(training: Sequence[Sweep]) -> str:
     """Which form grows how with the length."""
-    told = []
+    grown = []
     for sweep in training:
         time, order = _fitted(sweep, sweep.seconds), ORDERS[sweep.name][1]
         verdict = f"as {ORDERS[sweep.name][0]} says"
         if abs(time - order) > STEEP - 1:
             verdict = f"{'more' if time > order else 'less'} than the {order} of {ORDERS[sweep.name][0]}"
             verdict += "" if time > order else ", since what grows slower still weighs"
-        told.append(f"{sweep.name}, {time:.2f}, {verdict}")
-    text = f"Exponents of L in time: {'; '.join(told)}."
+        grown.append(f"{sweep.name}, {time:.2f}, {verdict}")
+    text = f"Exponents of L in time: {'; '.join(grown)}."
     if held := [sweep for sweep in training if sweep.peak]:
         square = [sweep.name for sweep in held if _fitted(sweep, sweep.peak or []) > STEEP]
         text += (

@@ -19,13 +19,12 @@ from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.log import Log
 from marsrec.lab.inspection import read_heads
-from marsrec.lab.theory.likelihood import Known, maximum_likelihood
-from marsrec.lab.theory.recovery import Recovery, recovery
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.mars import MARS
-from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.training.settings import TrainingSettings
+from reproduction.theory.likelihood import Known, maximum_likelihood
+from reproduction.theory.recovery import Recovery, recovery
 
 SHARED = 1e6  # concentration of the users' weights at which all users have the same
 OPTIONS = {"length": 50, "encoder.dropout": 0.2, "readout.dropout": 0.2, "readout.clock": "request"}
@@ -77,10 +76,10 @@ def measure(quick: bool = False) -> dict[str, Any]:
                 model = learn(
                     log, time_scale=time_scale, diversity=diversity, heads=len(truth.weights), epochs=plan.epochs
                 )
-                told = {"users": users, "events": len(log), "time_scale": time_scale, "diversity": diversity}
+                of_log = {"users": users, "events": len(log), "time_scale": time_scale, "diversity": diversity}
                 start = _row(model.start, truth)
                 others = {"divergence": model.divergence, "ndcg": model.ndcg, "epochs": model.epochs, "start": start}
-                learned.append(_row(model.found, truth, **told, **others))
+                learned.append(_row(model.found, truth, **of_log, **others))
     return {
         "half_lives": list(truth.half_lives),
         "weights": list(truth.weights),
@@ -90,9 +89,9 @@ def measure(quick: bool = False) -> dict[str, Any]:
     }
 
 
-def _row(found: Recovery, truth: HawkesSettings, **told: Any) -> dict[str, Any]:
+def _row(found: Recovery, truth: HawkesSettings, **known: Any) -> dict[str, Any]:
     rates, weights = found.errors(truth.half_lives, truth.weights)
-    return told | asdict(found) | {"rate_error": rates, "weight_error": weights}
+    return known | asdict(found) | {"rate_error": rates, "weight_error": weights}
 
 
 @dataclass(frozen=True)
@@ -130,18 +129,16 @@ def learn(log: Log, *, time_scale: TimeScale, diversity: float, heads: int, epoc
     training = TrainingSettings(epochs=epochs, patience=epochs, seed=seed, tensorboard=False, **TRAINING)
     recommender = Recommender("mars-t", options=OPTIONS | chosen, training=training)
     recommender.fit(Histories.from_log(log), progress=False)
-    readout = recommender.network.readout
-    assert isinstance(readout, Mars)
-    operator = readout.operator
+    untrained = MARS(1, heads, time_scale=time_scale)
     with torch.no_grad():
-        untrained = MARS(1, heads, time_scale=time_scale, tau0=operator.tau0)
-        lives = operator.half_lives(untrained.base_rates().double())
+        lives = untrained.half_lives(untrained.base_rates().double())
         start = recovery(lives.numpy(), np.full(heads, 1 / heads))
-    rates, gates, divergence = read_heads(recommender)
+    trained = read_heads(recommender)
+    rates = trained.rates.double().median(0).values
     return Learned(
         start=start,
-        found=recovery(operator.half_lives(rates.double().median(0).values).numpy(), gates.double().mean(0).numpy()),
-        divergence=divergence,
+        found=recovery(untrained.half_lives(rates).numpy(), trained.gate.double().mean(0).numpy()),
+        divergence=trained.divergence,
         ndcg=recommender.metrics["test"]["NDCG@10"],
         epochs=recommender.metrics["epochs"],
     )

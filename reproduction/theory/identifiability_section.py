@@ -5,9 +5,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from marsrec.data.moments import spell_duration
-from marsrec.lab.page import COLORS, MARKERS, Picture, Table, plot
-from marsrec.lab.theory.recovery import FOREVER
-from marsrec.lab.theory.telling import Part, draw_line, listed, plain_ticks
+from marsrec.lab.page import Picture, Table
+from marsrec.lab.plot import COLORS, MARKERS, plot
+from reproduction.theory.recovery import FOREVER
+from reproduction.theory.wording import Part, draw_line, listed, plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

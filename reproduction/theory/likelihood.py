@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marsrec.compute.compiled import kernel
 from marsrec.data.hawkes import HawkesTruth
 from marsrec.data.log import Log
-from marsrec.lab.theory.recovery import Recovery, recovery
+from reproduction.theory.recovery import Recovery, recovery
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-FOREVER = 1e6  # hours: the longest half-life that is told apart; a power law that hardly decays has none
+FOREVER = 1e6  # hours: the longest half-life that counts; a power law that hardly decays has none
 
 
 @dataclass(frozen=True)

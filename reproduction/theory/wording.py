@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marsrec.lab.page import COLORS, MARKERS, STYLES, Picture, Table
+from marsrec.lab.page import Picture, Table
+from marsrec.lab.plot import COLORS, MARKERS, STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ Part = str | Table | Picture
 
 
 def draw_line(axis: "Axes", index: int, x: Sequence[float], y: Sequence[float], label: str) -> None:
-    """A line that is told from others by colour, dashes and markers."""
+    """A line that differs from others by colour, dashes and markers."""
     style = {"color": COLORS[index], "linestyle": STYLES[index], "marker": MARKERS[index]}
     # Hollow, so that a marker does not hide the one below.
     axis.plot(x, np.maximum(y, 1e-12), label=label, markersize=6, markerfacecolor="none", **style)  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from reproduction.selection import origin
 
 from marsrec.data.catalog import CATALOG
 from marsrec.data.splits import SplitSettings
-from marsrec.lab.comparison import origin
 from marsrec.lab.results import RANKS, Result
 from marsrec.models import model_settings
 from marsrec.paper import paper_options

@@ -22,9 +22,9 @@ from marsrec.errors import DataError
 from marsrec.lab import attention
 from marsrec.lab.attention import attention_entropy
 from marsrec.lab.inspection import LEVELS, Inspection, inspect, read, resolution, write
-from marsrec.lab.inspection_page import section
-from marsrec.lab.inspection_pictures import draw_decay, draw_spread
 from marsrec.lab.page import Picture, Table
+from marsrec.lab.pages.inspection import section
+from marsrec.lab.pages.inspection_pictures import draw_decay, draw_spread
 from marsrec.nn.mars import SIGMA
 
 OPTIONS = {"dim": 8, "length": 6, "encoder.dropout": 0.0}
@@ -157,8 +157,8 @@ def test_the_request_clock_counts_from_the_target() -> None:
     example = inspect(recommender).examples[0]
     split = recommender.split()
     user = recommender.user_ids().to_list().index(example.user)
-    asked = split.histories.times[split.test.positions[user]]
-    assert example.events[-1].age == pytest.approx((asked - example.events[-1].time) / 3600)
+    requested = split.histories.times[split.test.positions[user]]
+    assert example.events[-1].age == pytest.approx((requested - example.events[-1].time) / 3600)
 
 
 def test_ages_in_events_where_time_is_not_seen() -> None:
@@ -322,4 +322,6 @@ def test_nothing_to_inspect_is_said() -> None:
     found = inspect(fitted("gru4rec"))
     assert (found.attention, found.decay, found.examples) == ([], None, [])
     [text] = section("gru", found).parts
-    assert text == "gru4rec has neither the transformer encoder nor the MARS readout: there is nothing to show."
+    assert (
+        text == "gru4rec has neither the transformer encoder nor a readout with time scales: there is nothing to show."
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.text import Text
 
-from marsrec.lab.page import Picture, Section, Table, best, name_points, plot, second, write_report
+from marsrec.lab.page import Picture, Section, Table, best, second, write_report
+from marsrec.lab.plot import name_points, plot
 
 
 def draw() -> object:

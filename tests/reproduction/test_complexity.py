@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.measure import multiply_accumulates, peak_bytes
+from reproduction.theory import complexity
+from reproduction.theory.complexity import ATTENTION, DENSE, READ, STREAMING, accumulates, call
 
-from marsrec.lab.efficiency import multiply_accumulates, peak_bytes
-from marsrec.lab.theory import complexity
-from marsrec.lab.theory.complexity import ATTENTION, DENSE, READ, STREAMING, accumulates, call
 from marsrec.nn.kernels.decayed_average import CHUNK
 from marsrec.nn.mars import HIDDEN, TIME_FEATURES
 from marsrec.nn.mixture import NODES

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.measure import peak_bytes
+from reproduction.costs import FOLDER, Cost, Costs, measure, measured
+from reproduction.efficiency import section
 from tests.lab.made import result
 
 from marsrec.errors import SettingsError
-from marsrec.lab.efficiency import FOLDER, Cost, Costs, measure, measured, peak_bytes
-from marsrec.lab.efficiency_page import section
 from marsrec.lab.page import Picture, Table
 from marsrec.models import RECIPES
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from reproduction.main_comparison import contest, main_comparison, section, significance
+from reproduction.selection import USUAL, alike, find, trained
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.lab.comparison import USUAL, alike, find, trained
-from marsrec.lab.main_comparison import contest, main_comparison, section, significance
 from marsrec.models import RECIPES
 
 

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from reproduction.report import report, sections
 from tests.lab.made import result, write_with_ranks
 
 from marsrec.lab.page import Picture, Table
-from marsrec.lab.report import report, sections
 
 NAMES = ["main", "ablation", "sensitivity", "efficiency", "subgroups", "entropy", "rule", "extensions", "theory"]
 
 
-def told(part: str | Table | Picture) -> str:
+def words(part: str | Table | Picture) -> str:
     """All words of a part."""
     if isinstance(part, Table):
         return " ".join(cell for row in part.rows for cell in row)
@@ -21,7 +21,7 @@ def test_without_results_every_section_says_that_it_was_not_run(tmp_path: Path) 
     listed = sections([], tmp_path)
     assert [section.name for section in listed] == [*NAMES, "everything"]
     for section in listed[:-1]:
-        assert "not run" in " ".join(map(told, section.parts)).lower(), section.name
+        assert "not run" in " ".join(map(words, section.parts)).lower(), section.name
 
 
 def test_what_was_run_stands_in_all_sections_that_it_belongs_to(tmp_path: Path) -> None:

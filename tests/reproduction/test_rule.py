@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reproduction.rule import FIXED, Point, crossings, section
 from tests.lab.made import result, write_with_ranks
 
 from marsrec.lab.experiment import read_experiment
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.results import Result
-from marsrec.lab.rule import FIXED, Point, backbone_rule, crossings
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -23,12 +23,12 @@ def contest(folder: Path, data: str, average: float, sparse: int, dense: int, **
     return made
 
 
-def table(section: Section) -> Table:
-    return next(part for part in section.parts if isinstance(part, Table))
+def table(page: Section) -> Table:
+    return next(part for part in page.parts if isinstance(part, Table))
 
 
-def lines(section: Section) -> dict[str, list[float]]:
-    picture = next(part for part in section.parts if isinstance(part, Picture))
+def lines(page: Section) -> dict[str, list[float]]:
+    picture = next(part for part in page.parts if isinstance(part, Picture))
     named = zip(*picture.draw().axes[0].get_legend_handles_labels(), strict=True)
     return {name: list(handle.lines[0].get_ydata()) for handle, name in named}
 
@@ -40,23 +40,23 @@ def test_the_rule_is_judged_on_data_of_every_density(tmp_path: Path) -> None:
         *contest(tmp_path, "hawkes-mean_events80", 78.0, 70, 50, options=FIXED),
         *contest(tmp_path, "hawkes-mean_events20", 17.0, 50, 50, options=FIXED),
     ]
-    section = backbone_rule(found, tmp_path)
-    assert "in 2 of the 3 cases" in str(section.parts[1])
-    assert "The two cross: ml-1m at about 38 events." in str(section.parts[1])
-    assert [(row[0], row[6].split(":")[0], row[8], row[9]) for row in table(section).rows[:4]] == [
+    page = section(found, tmp_path)
+    assert "in 2 of the 3 cases" in str(page.parts[1])
+    assert "The two cross: ml-1m at about 38 events." in str(page.parts[1])
+    assert [(row[0], row[6].split(":")[0], row[8], row[9]) for row in table(page).rows[:4]] == [
         ("hawkes-mean_events20", "+0.0%", "mars-t", "undecided"),
         ("ml-1m-latest20", "-40.0%", "mars-t", "mars-t"),
         ("hawkes-mean_events80", "-28.6%", "mars-m", "mars-t"),
         ("ml-1m-latest100", "+40.0%", "mars-m", "mars-m"),
     ]
-    drawn = lines(section)
+    drawn = lines(page)
     assert drawn["ml-1m"] == pytest.approx([-40, 40])
     assert drawn["hawkes, fixed settings"] == pytest.approx([0, -100 * 2 / 7])
 
 
 def test_generated_data_of_other_settings_are_not_compared(tmp_path: Path) -> None:
     own = contest(tmp_path, "hawkes-mean_events80", 78.0, 70, 50, options={"length": 50})
-    assert [row[0] for row in table(backbone_rule(own, tmp_path)).rows] == [
+    assert [row[0] for row in table(section(own, tmp_path)).rows] == [
         "beauty",
         "sports",
         "games",
@@ -65,7 +65,7 @@ def test_generated_data_of_other_settings_are_not_compared(tmp_path: Path) -> No
     ]
     found = [*own, *contest(tmp_path, "hawkes", 33.0, 50, 60), *contest(tmp_path, "ml-1m-latest20", 18.0, 50, 30)]
     found += contest(tmp_path, "ml-1m-latest40", 38.0, 50, 30)
-    assert list(lines(backbone_rule(found, tmp_path))) == ["ml-1m", "hawkes"]
+    assert list(lines(section(found, tmp_path))) == ["ml-1m", "hawkes"]
 
 
 @pytest.mark.parametrize("name", ["density", "smoke"])
@@ -82,17 +82,17 @@ def test_one_line_is_trained_alike(tmp_path: Path) -> None:
         *contest(tmp_path, "ml-100k-latest40", 30.0, 50, 30),
         *contest(tmp_path, "ml-100k", 100.0, 30, 50, epochs=1),
     ]
-    section = backbone_rule(found, tmp_path)
-    assert "The users decide no crossing here." in str(section.parts[1])
-    assert [len(line) for line in lines(section).values()] == [2, 1]
-    assert "ml-100k (epochs 1)" in lines(section)
+    page = section(found, tmp_path)
+    assert "The users decide no crossing here." in str(page.parts[1])
+    assert [len(line) for line in lines(page).values()] == [2, 1]
+    assert "ml-100k (epochs 1)" in lines(page)
     smoke = read_experiment(EXPERIMENTS / "smoke.toml").runs
     assert len({run.training.epochs for run in smoke if run.data == "ml-100k" and run.model == "mars-t"}) == 1
 
 
 def test_the_papers_two_stand_beside_ours(tmp_path: Path) -> None:
     found = contest(tmp_path, "beauty", 6.9, 10, 9)
-    row = table(backbone_rule(found, tmp_path)).rows[0]
+    row = table(section(found, tmp_path)).rows[0]
     assert row[:6] == [
         "beauty",
         "6.9",
@@ -104,13 +104,13 @@ def test_the_papers_two_stand_beside_ours(tmp_path: Path) -> None:
     assert row[6].startswith("-10.0%: -1.00 [")
     assert row[7] == "-6.1% (-3.9 points)"
     other = [one.model_copy(update={"statistics": {"average_length": 8.9, "users": 3}}) for one in found]
-    assert [table(backbone_rule(other, tmp_path)).rows[0][place] for place in (3, 5, 7)] == ["none"] * 3
+    assert [table(section(other, tmp_path)).rows[0][place] for place in (3, 5, 7)] == ["none"] * 3
 
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
-    section = backbone_rule([result("mars-t", 0.08)], tmp_path)
-    assert section.parts[1] == "mars-t and mars-m on the same data: not run. Data of several densities: not run."
-    rows = table(section).rows
+    page = section([result("mars-t", 0.08)], tmp_path)
+    assert page.parts[1] == "mars-t and mars-m on the same data: not run. Data of several densities: not run."
+    rows = table(page).rows
     assert rows[0][4:] == ["not run", "8.02 / 4.13", "not run", "-6.1%", "mars-t", ""]
     assert rows[1] == ["sports", "", "not run", "5.22 / 2.43", "not run", "4.73 / 2.26", "not run", "-7.0%", "", ""]
 

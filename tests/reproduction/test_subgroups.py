@@ -7,8 +7,8 @@ from tests.lab.made import result, write_with_ranks
 from marsrec.lab.attention import Entropy
 from marsrec.lab.inspection import Inspection, write
 from marsrec.lab.page import Table
-from marsrec.lab.regimes import entropy, subgroups
 from marsrec.lab.results import INSPECTIONS, Result
+from reproduction import entropy, subgroups
 
 
 def written(folder: Path, **ranks: list[float]) -> list[Result]:
@@ -21,7 +21,7 @@ def written(folder: Path, **ranks: list[float]) -> list[Result]:
 
 def test_groups_by_length_of_history_stand_beside_the_papers(tmp_path: Path) -> None:
     made = written(tmp_path, sasrec=[1, 99, 99, 99], mars_t=[1, 1, 99, 5])
-    section = subgroups(made, tmp_path)
+    section = subgroups.section(made, tmp_path)
     table = next(part for part in section.parts if isinstance(part, Table))
     assert [[cell.split("], p")[0] for cell in row] for row in table.rows] == [
         ["1-5", "2", "50.00 → 100.00 (+100.0%)", "+50.00 [+0.00, +100.00", "6.57 → 7.98 (+21.5%)", "+78.5 points"],
@@ -38,7 +38,7 @@ def test_groups_by_length_of_history_stand_beside_the_papers(tmp_path: Path) -> 
 def test_groups_of_other_data_stand_alone(tmp_path: Path) -> None:
     made = written(tmp_path, sasrec=[1, 99, 99, 99], mars_t=[1, 1, 99, 5])
     other = [one.model_copy(update={"statistics": {"average_length": 8.9, "users": 3}}) for one in made]
-    table = next(part for part in subgroups(other, tmp_path).parts if isinstance(part, Table))
+    table = next(part for part in subgroups.section(other, tmp_path).parts if isinstance(part, Table))
     assert table.columns[-1] == "difference over users"
 
 
@@ -50,7 +50,7 @@ def test_entropy_and_gain_stand_beside_the_papers(tmp_path: Path) -> None:
     ]
     inspected = Inspection(data="beauty", model="sasrec", histories=4, attention=layers, decay=None, examples=[])
     write(inspected, tmp_path / INSPECTIONS / f"{made[0].name}.json")
-    spread, gains = (part for part in entropy(made, tmp_path).parts if isinstance(part, Table))
+    spread, gains = (part for part in entropy.section(made, tmp_path).parts if isinstance(part, Table))
     assert [list(row) for row in spread.rows[:3]] == [
         ["beauty", "0", "0.900 ± 0.100", "+0.115", "0.800 ± 0.300", "+0.015", "0.785"],
         ["beauty", "1", "0.700 ± 0.100", "-0.045", "0.600 ± 0.300", "-0.145", "0.745"],
@@ -64,8 +64,8 @@ def test_entropy_and_gain_stand_beside_the_papers(tmp_path: Path) -> None:
 
 
 def test_what_was_not_run_or_not_inspected_says_so(tmp_path: Path) -> None:
-    assert subgroups([result("sasrec")], tmp_path).parts[1] == (
+    assert subgroups.section([result("sasrec")], tmp_path).parts[1] == (
         "Not run: sasrec and mars-t on beauty, sports, games, yelp, ml-1m; mamba4rec and mars-m on ml-1m."
     )
-    spread, _ = (part for part in entropy([result("sasrec")], tmp_path).parts if isinstance(part, Table))
+    spread, _ = (part for part in entropy.section([result("sasrec")], tmp_path).parts if isinstance(part, Table))
     assert [row[2] for row in spread.rows[:3]] == ["not inspected", "not inspected", "not run"]

@@ -7,15 +7,15 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from reproduction.theory import LAYOUT, current, identifiability, page
+from reproduction.theory.approximation import SHAPES, Shape, best_found, lower_bound
+from reproduction.theory.complexity import ORDERS, READ
+from reproduction.theory.identifiability import OPTIONS, TRAINING, learn, process
+from reproduction.theory.likelihood import maximum_likelihood
+from reproduction.theory.recovery import Recovery
 
 from marsrec.data.hawkes import hawkes
 from marsrec.lab.page import Picture, markdown
-from marsrec.lab.theory import LAYOUT, current, identifiability, section
-from marsrec.lab.theory.approximation import SHAPES, Shape, best_found, lower_bound
-from marsrec.lab.theory.complexity import ORDERS, READ
-from marsrec.lab.theory.identifiability import OPTIONS, TRAINING, learn, process
-from marsrec.lab.theory.likelihood import maximum_likelihood
-from marsrec.lab.theory.recovery import Recovery
 
 POINTS = 40
 
@@ -78,18 +78,18 @@ def test_likelihood_recovers_the_law() -> None:
         assert (cut.rounds, cut.converged) == (found.rounds - 1, False)
 
 
-def test_models_are_trained_with_the_settings_that_the_page_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_trained_with_the_settings_that_the_page_names(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
-    class Told(Exception):
+    class Given(Exception):
         pass
 
     def recommender(model: str, **settings: Any) -> Any:
         given.update(settings, model=model)
-        raise Told
+        raise Given
 
     monkeypatch.setattr(identifiability, "Recommender", recommender)
-    with pytest.raises(Told):
+    with pytest.raises(Given):
         learn(hawkes(process(5, 0))[0], time_scale="linear", diversity=0.5, heads=2, epochs=7)
     chosen = {"readout.heads": 2, "readout.time_scale": "linear", "readout.diversity": 0.5}
     assert (given["model"], given["options"]) == ("mars-t", OPTIONS | chosen)
@@ -105,21 +105,21 @@ def measured() -> dict[str, Any]:
         return [{"rates": [1.0], "weights": [1.0], "error": error, "total": 1.0} for error in found]
 
     def shape(name: str, bound: float, positive: list[Any], jump: bool = False) -> dict[str, Any]:
-        told = {"name": name, "formula": "f", "completely_monotone": bound == 0, "jump": jump, "lower_bound": bound}
-        return told | {"positive": positive, "signed": mixtures(0.1, 1e-5)}
+        known = {"name": name, "formula": "f", "completely_monotone": bound == 0, "jump": jump, "lower_bound": bound}
+        return known | {"positive": positive, "signed": mixtures(0.1, 1e-5)}
 
-    def row(rate: float, weight: float, **told: Any) -> dict[str, Any]:
-        return told | {"half_lives": [1.0, 9.0], "weights": [0.5, 0.5], "rate_error": rate, "weight_error": weight}
+    def row(rate: float, weight: float, **known: Any) -> dict[str, Any]:
+        return known | {"half_lives": [1.0, 9.0], "weights": [0.5, 0.5], "rate_error": rate, "weight_error": weight}
 
     def sweep(name: str, size: str) -> dict[str, Any]:
         """In the smallest sizes only what does not grow is seen, and must not count."""
         power = 1 if size != "L" else ORDERS[name][1]
         grown = [float(2**power) ** step for step in range(4)]
         seconds = [9.0, 9.0, *grown[2:]]
-        told = {"name": name, "size": size, "values": [64, 128, 256, 512], "seconds": seconds, "spread": [0.1] * 4}
+        known = {"name": name, "size": size, "values": [64, 128, 256, 512], "seconds": seconds, "spread": [0.1] * 4}
         held = [1e6 * (value if size == "K" else 256 + value) for value in (64, 128, 256, 512)]
         quartiles = [[0.9 * middle, 1.2 * middle] for middle in seconds]
-        return told | {"quartiles": quartiles, "accumulates": grown, "peak": held}
+        return known | {"quartiles": quartiles, "accumulates": grown, "peak": held}
 
     sweeps = [sweep(name, size) for name in ORDERS for size in (("L", "d", "K") if name == READ else ("L",))]
     likelihood = [
@@ -162,12 +162,12 @@ def measured() -> dict[str, Any]:
 
 
 def test_page_names_every_proposition_and_draws_from_json(measured: dict[str, Any]) -> None:
-    page = section(json.loads(json.dumps(measured)))
-    assert (page.name, page.title) == ("theory", "Theory in numbers")
-    text = markdown(page)
+    shown = page(json.loads(json.dumps(measured)))
+    assert (shown.name, shown.title) == ("theory", "Theory in numbers")
+    text = markdown(shown)
     for number in (1, 2, 3):
         assert f"## Proposition {number}" in text
-    pictures = [part for part in page.parts if isinstance(part, Picture)]
+    pictures = [part for part in shown.parts if isinstance(part, Picture)]
     figures = [picture.draw() for picture in pictures]
     assert [len(figure.axes) for figure in figures] == [2, 3, 3, 2]
     approximation, *costs, recovery = figures
@@ -198,7 +198,7 @@ def test_page_names_every_proposition_and_draws_from_json(measured: dict[str, An
 
 
 def test_page_claims_only_what_the_numbers_show(measured: dict[str, Any]) -> None:
-    fine = markdown(section(measured))
+    fine = markdown(page(measured))
     for claim in (
         "false for them",
         "that is not what the proposition says",
@@ -229,7 +229,7 @@ def test_page_claims_only_what_the_numbers_show(measured: dict[str, Any]) -> Non
     worse["identifiability"]["likelihood"][1] |= {"rounds": 300, "converged": False}
     for row in worse["identifiability"]["learned"]:
         row |= {"divergence": 0.3, "rate_error": 2.0}
-    text = markdown(section(worse))
+    text = markdown(page(worse))
     for claim in (
         "0.140 for the ramp",
         "beyond 1.25, in L",
@@ -251,25 +251,25 @@ def test_bounds_are_rounded_down_and_errors_up(measured: dict[str, Any]) -> None
     shape |= {"name": "Weibull, shape 2", "lower_bound": 0.157635, "completely_monotone": False}
     for mixture, error in zip(shape["positive"], (0.157702, 0.1433628), strict=True):
         mixture["error"] = error
-    text = markdown(section(measured))
+    text = markdown(page(measured))
     assert "an error of 0.157 for the Weibull (shape 2), whatever K is" in text
     assert "| positive | 1.58e-01 | 1.44e-01 | 1.0 | 0.157 |" in text
     assert "0.158" not in text
 
 
-def test_rate_of_the_remark_is_told_as_it_is_seen(measured: dict[str, Any]) -> None:
+def test_rate_of_the_remark_is_what_is_seen(measured: dict[str, Any]) -> None:
     shape = measured["approximation"]["shapes"][0]
     shape["positive"][1]["error"] = 0.08
-    text = markdown(section(measured))
+    text = markdown(page(measured))
     assert "fall like K^-0.3 for the power law, K^-0.3 from 1 to 2. Slower than 1/K for power law." in text
     assert "no rate at all" not in text
     shape |= {"completely_monotone": False, "lower_bound": 0.05}
-    assert "O(1/K)" not in markdown(section(measured))  # nothing to be seen of it
+    assert "O(1/K)" not in markdown(page(measured))  # nothing to be seen of it
 
 
 def test_times_of_fixed_costs_show_nothing(measured: dict[str, Any]) -> None:
     measured["complexity"]["sweeps"][1]["seconds"] = [1.0, 1.0, 1.1, 1.2]
-    text = markdown(section(measured))
+    text = markdown(page(measured))
     assert "below 0.75 in d costs that do not grow still weigh: such times do not show how the work grows" in text
     assert "no faster than L d K" not in text
 
@@ -285,17 +285,17 @@ def test_older_measurement_is_shown_and_said_to_be_older(measured: dict[str, Any
     for fit in measured["identifiability"]["likelihood"]:
         del fit["rounds"], fit["converged"]
     assert not current(measured)
-    page = section(measured)
-    text = markdown(page)
-    for told in (
-        "Measured by an older version, which recorded less. `marsrec lab theory` measures anew.",
+    shown = page(measured)
+    text = markdown(shown)
+    for sentence in (
+        "Measured by an older version, which recorded less. `python -m reproduction theory` measures anew.",
         "Multiply-accumulates and memory were not measured.",
         "Whether EM converged was not recorded.",
         "With which settings was not recorded.",
         "on which machine this page was measured was not recorded.",
         "the forward pass alone",
     ):
-        assert told in text
-    drawn = [part.draw() for part in page.parts if isinstance(part, Picture)]
+        assert sentence in text
+    drawn = [part.draw() for part in shown.parts if isinstance(part, Picture)]
     assert [len(figure.axes) for figure in drawn] == [2, 1, 1, 2]
     plt.close("all")

@@ -1,14 +1,15 @@
-"""Variants are told by their settings, and compared with the full model and with the paper's figures."""
+"""Variants are known by their settings, and compared with the full model and with the paper's figures."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reproduction.ablation import ABLATIONS
 from tests.lab.made import result, write_with_ranks
 
 from marsrec.lab.page import Picture, Table
 from marsrec.lab.results import Result
-from marsrec.lab.variants import ABLATIONS, ablation, extensions, sensitivity
+from reproduction import ablation, extensions, sensitivity
 
 
 def tables(section: Any) -> list[Table]:
@@ -35,7 +36,7 @@ def elsewhere(made: Result) -> Result:
 
 def test_each_ablation_is_compared_with_full_and_with_the_paper(tmp_path: Path) -> None:
     made = [variant(name, 0.08 + index / 100) for index, name in enumerate(ABLATIONS) if name != "b4"]
-    (table,) = tables(ablation(ranked(tmp_path, *made), tmp_path))
+    (table,) = tables(ablation.section(ranked(tmp_path, *made), tmp_path))
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == list(ABLATIONS)
     assert rows["full"][1:] == [
@@ -50,55 +51,55 @@ def test_each_ablation_is_compared_with_full_and_with_the_paper(tmp_path: Path) 
 
 def test_a_variant_is_compared_with_full_on_the_seeds_that_both_have(tmp_path: Path) -> None:
     made = [variant("full", 0.10, seed=0), variant("full", 0.20, seed=1), variant("b1", 0.22, seed=1)]
-    (table,) = tables(ablation(ranked(tmp_path, *made), tmp_path))
+    (table,) = tables(ablation.section(ranked(tmp_path, *made), tmp_path))
     assert table.rows[0][1] == "15.00 ± 7.07"
     assert table.rows[2][4].startswith("+10.0%: +2.00 [")
 
 
 def test_the_backbone_of_mars_m_is_a_mamba_of_two_layers(tmp_path: Path) -> None:
     made = [variant("full", 0.08, "mars-m"), variant("backbone", 0.07, "mars-m"), result("mamba4rec", 0.05)]
-    (table,) = tables(ablation(ranked(tmp_path, *made), tmp_path))
+    (table,) = tables(ablation.section(ranked(tmp_path, *made), tmp_path))
     assert [row[1] for row in table.rows[:2]] == ["8.00", "7.00"]
 
 
 def test_full_and_backbone_have_a_table_that_tells_what_was_not_run(tmp_path: Path) -> None:
-    section = ablation(ranked(tmp_path, result("mars-t", 0.09), result("sasrec", 0.08)), tmp_path)
+    section = ablation.section(ranked(tmp_path, result("mars-t", 0.09), result("sasrec", 0.08)), tmp_path)
     (table,) = tables(section)
     assert [row[1] for row in table.rows] == ["9.00", "8.00", *["not run"] * 5]
     assert section.parts[-1] == (
         "Not run: mars-t on sports, games, ml-1m, yelp; mars-m on beauty, sports, games, ml-1m, yelp."
     )
-    (table,) = tables(ablation([result("sasrec", 0.08)], tmp_path))
+    (table,) = tables(ablation.section([result("sasrec", 0.08)], tmp_path))
     assert [row[4] for row in table.rows[:2]] == ["", "full: not run"]
-    assert tables(ablation([result("gru4rec")], tmp_path)) == []
+    assert tables(ablation.section([result("gru4rec")], tmp_path)) == []
 
 
 def test_data_that_the_paper_does_not_have_show_none_of_its_figures(tmp_path: Path) -> None:
     made = [elsewhere(variant(name, 0.08)) for name in ("full", "b1")]
-    section = ablation(ranked(tmp_path, *made), tmp_path)
+    section = ablation.section(ranked(tmp_path, *made), tmp_path)
     assert tables(section)[0].columns[-1] == "NDCG@10 against full"
     assert "mars-t on beauty, sports" in str(section.parts[-1])
-    assert tables(ablation(made[:1], tmp_path)) == []  # there is nothing to compare it with
+    assert tables(ablation.section(made[:1], tmp_path)) == []  # there is nothing to compare it with
     swept = [elsewhere(result("mars-t", options={"readout.heads": heads})) for heads in (1, 4)]
-    assert "paper" not in str(tables(sensitivity(ranked(tmp_path, *swept), tmp_path))[0].columns)
+    assert "paper" not in str(tables(sensitivity.section(ranked(tmp_path, *swept), tmp_path))[0].columns)
 
 
 def test_extensions_stand_under_their_own_names(tmp_path: Path) -> None:
     made = [result("mars-t", 0.08), result("mars-t", 0.09, options={"readout.clock": "request"})]
     made.append(result("mars-t", 0.06, options={"readout.values": True}))
-    (table,) = tables(extensions(ranked(tmp_path, *made), tmp_path))
+    (table,) = tables(extensions.section(ranked(tmp_path, *made), tmp_path))
     rows = {row[0]: row for row in table.rows}
     assert rows["request clock"][1] == "9.00"
     assert rows["request clock"][4].startswith("+12.5%: +1.00 [")
     assert rows["values"][4].startswith("-25.0%: -2.00 [")
     assert rows["linear time"][1:] == ["not run", "not run", "not run", "", ""]
-    assert extensions([result("mars-t")], tmp_path).parts[-1] == "Not run."
+    assert extensions.section([result("mars-t")], tmp_path).parts[-1] == "Not run."
 
 
 def test_sweeps_stand_beside_the_papers_and_tell_what_was_not_run(tmp_path: Path) -> None:
     made = [result("mars-t", hits, options={"readout.heads": heads}) for heads, hits in ((1, 0.07), (2, 0.08))]
     made.append(result("mars-t", 0.09))
-    section = sensitivity(ranked(tmp_path, *made), tmp_path)
+    section = sensitivity.section(ranked(tmp_path, *made), tmp_path)
     (table,) = tables(section)
     assert table.columns[5:] == ["paper: HR@10 / NDCG@10 / MRR@10", "against it"]
     assert [row[0] for row in table.rows] == ["1", "2", "4", "8", "16"]
@@ -118,6 +119,6 @@ def test_sweeps_stand_beside_the_papers_and_tell_what_was_not_run(tmp_path: Path
 
 def test_a_sweep_of_dropout_has_the_papers_one_metric(tmp_path: Path) -> None:
     made = [result("mars-t", 0.08), result("mars-t", 0.09, options={"encoder.dropout": 0.3})]
-    (table,) = tables(sensitivity(ranked(tmp_path, *made), tmp_path))
+    (table,) = tables(sensitivity.section(ranked(tmp_path, *made), tmp_path))
     assert table.columns[5] == "paper: HR@10, backbone not named"
     assert table.rows[2][5:] == ["8.59", "+4.8%"]

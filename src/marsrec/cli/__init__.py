@@ -41,10 +41,15 @@ app.add_typer(lab, name="lab")
 
 
 def main() -> None:
-    """Run the command line; errors that the caller can put right are one sentence, not a traceback."""
+    """Run the command line."""
+    run(app)
+
+
+def run(program: typer.Typer) -> None:
+    """Run commands; errors that the caller can put right are one sentence, not a traceback."""
     warnings.showwarning = lambda message, *args, **kwargs: console.note(f"warning: {message}")
     try:
-        app()
+        program()
     except (MarsrecError, ValidationError) as error:
         text = explain_validation(error) if isinstance(error, ValidationError) else str(error)
         console.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)

@@ -12,7 +12,7 @@ from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
 from marsrec.lab.inspection import read_heads
-from marsrec.lab.page import COLORS, STYLES, plot
+from marsrec.lab.plot import COLORS, STYLES, plot
 from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.training.settings import TrainingSettings
@@ -54,8 +54,8 @@ def run(out: Path) -> list[Path]:
     console.note("On the request clock mars-t also hears when it is asked, which the others are not told.")
 
     mars = trained[BEST]
-    all_rates, all_gates, _ = read_heads(mars)
-    rates, gate = all_rates.median(0).values, all_gates.mean(0).numpy()
+    heads = read_heads(mars)
+    rates, gate = heads.rates.median(0).values, heads.gate.mean(0).numpy()
     readout = mars.network.readout
     assert isinstance(readout, Mars)
     lives = readout.operator.half_lives(rates).numpy()

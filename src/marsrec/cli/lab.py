@@ -1,10 +1,6 @@
 """Commands of the lab."""
 
 import fnmatch
-import json
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +9,10 @@ import typer
 from marsrec.cli import console
 from marsrec.cli.options import Json
 from marsrec.errors import SettingsError
-from marsrec.lab.paper import METRICS
 
 if TYPE_CHECKING:
-    from marsrec.lab import experiment as experiments
     from marsrec.lab.experiment import Run
+    from marsrec.lab.results import Result
     from marsrec.lab.runner import Place
 
 lab = typer.Typer(help="Run experiments, and keep their results.", no_args_is_help=True)
@@ -45,28 +40,26 @@ def run(
     runs: Runs = Path("runs"),
 ) -> None:
     """Do what is missing of an experiment. It may be killed and called again at any time."""
+    from marsrec.lab.experiment import read_experiment
     from marsrec.lab.runner import run_all
 
-    asked, chosen = _chosen(experiment, only, runs, results)
-    deadline = None if max_minutes is None else time.time() + 60 * max_minutes
+    chosen = _chosen(experiment, only, runs, results)
     done = sum(place.progress() == "done" for _, place in chosen)
     console.note(f"{len(chosen)} runs, {done} of them done.")
-    left: dict[str, Callable[[], object]] = {}
     try:
         finished = run_all(chosen, max_minutes=max_minutes, workers=workers, ray=ray)
-        if finished and only is None:
-            left = _measurements(asked, results)
-            while left and (deadline is None or time.time() < deadline):
-                left.pop(next(iter(left)))()
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         console.note("\nStopped. The same command goes on.")
         raise typer.Exit(130) from None
-    if left:
-        console.note(f"\nOut of time, with {' and '.join(left)} left. The same command goes on.")
-    elif finished:
-        console.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
-    else:
+    if not finished:
         console.note("\nOut of time. The same command goes on.")
+        return
+    console.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
+    if measurements := read_experiment(experiment).measurements:
+        console.note(
+            f"The file also names {', '.join(measurements)}, of the paper alone: "
+            f"`python -m reproduction measure {experiment}`, in a checkout of the project."
+        )
 
 
 @lab.command()
@@ -78,6 +71,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what is done, begun and missing of an experiment, and how long the rest may take; or list all results."""
+    from marsrec.lab.comparison import METRICS
     from marsrec.lab.results import read_results
 
     found = read_results(results)
@@ -90,7 +84,7 @@ def status(
         from marsrec.lab.forecast import expected_minutes
 
         by_name = {result.name: result for result in found}
-        for run, place in _chosen(experiment, only, runs, results)[1]:
+        for run, place in _chosen(experiment, only, runs, results):
             state = place.progress()
             row: dict[str, Any] = {"run": run.title, "state": state}
             if state == "done":
@@ -121,51 +115,28 @@ def status(
 
 @lab.command()
 def report(
+    experiment: Annotated[Path | None, typer.Argument(help="A TOML file of runs; all results if not given.")] = None,
+    only: Only = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="Model that the others are compared with; by default the best one by validation."),
+    ] = None,
     results: Results = Path("results"),
-    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("docs/results"),
+    runs: Runs = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("report"),
 ) -> None:
-    """Write all tables and figures from the results, beside the paper's: Markdown, SVG and PNG, and one HTML page."""
+    """Write tables, figures and inspections of results: Markdown, SVG and PNG, and one HTML page."""
     from marsrec.lab import report as reports
     from marsrec.lab.results import read_results
 
     found = read_results(results)
+    if experiment is not None:
+        names = {place.name for _, place in _chosen(experiment, only, runs, results)}
+        found = [result for result in found if result.name in names]
     if not found:
         raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
-    written = reports.report(found, results, out)
+    written = reports.report(found, results, out, against=against)
     console.note(f"{len(written)} files in {out}, from {len(found)} results. Open {written[-1]} in a browser.")
-
-
-@lab.command()
-def theory(
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller samples: a minute instead of many.")] = False,
-    results: Results = Path("results"),
-) -> None:
-    """Put the paper's propositions to the test, in numbers; `marsrec lab report` shows them."""
-    from marsrec.atomic import atomic_file
-    from marsrec.lab import theory as theories
-
-    if quick and _has_theory(results, quick=False):
-        raise SettingsError(
-            f"{_theory_file(results)}: measured in full already. Delete it first, or name other --results."
-        )
-    console.note("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
-    measured = theories.measure(quick=quick)
-    path = _theory_file(results)
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(measured, indent=1) + "\n")
-    console.note(f"{path} written. `marsrec lab report` makes tables and figures of it.")
-
-
-@lab.command()
-def efficiency(
-    data: Annotated[list[str], typer.Argument(help="Data sets at whose size to measure, such as beauty ml-1m hawkes.")],
-    results: Results = Path("results"),
-) -> None:
-    """Measure what all recipes cost, side by side, unless that was done; `marsrec lab report` shows it."""
-    from marsrec.lab.efficiency import measured
-
-    for name in data:
-        console.note(f"{measured(name, results)}")
 
 
 @lab.command()
@@ -174,12 +145,12 @@ def inspect(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("inspection"),
 ) -> None:
     """Show what a trained model learned: time scales, gate, attention, example users. Markdown and one HTML page."""
-    from marsrec.lab import inspection_page
     from marsrec.lab.inspection import inspect as look
     from marsrec.lab.page import write_report
+    from marsrec.lab.pages import inspection
     from marsrec.recommender import Recommender
 
-    section = inspection_page.section(saved.name, look(Recommender.load(saved)))
+    section = inspection.section(saved.name, look(Recommender.load(saved)))
     written = write_report([section], out, title=section.title, lead=f"What `{saved.name}` learned.")
     console.note(f"{len(written)} files in {out}. Open {written[-1]} in a browser.")
 
@@ -197,56 +168,23 @@ def record(
         console.note(f"{folder} -> {lab_results.record(folder, results, data)}")
 
 
-def _chosen(
-    path: Path, only: str | None, runs: Path, results: Path
-) -> "tuple[experiments.Experiment, list[tuple[Run, Place]]]":
+def _chosen(path: Path, only: str | None, runs: Path, results: Path) -> "list[tuple[Run, Place]]":
     from marsrec.lab.experiment import read_experiment
     from marsrec.lab.runner import place_of
 
-    asked = read_experiment(path)
-    listed = [run for run in asked.runs if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
+    listed = [run for run in read_experiment(path).runs if only is None or fnmatch.fnmatch(run.title, f"*{only}*")]
     if only is not None and not listed:
         raise SettingsError(f"{path}: no run with {only!r} in its title.")
     chosen: dict[str, tuple[Run, Place]] = {}
     for run in listed:  # two labels may mean the same run
         place = place_of(run, runs, results)
         chosen.setdefault(place.name, (run, place))
-    return asked, list(chosen.values())
+    return list(chosen.values())
 
 
-def _measurements(asked: "experiments.Experiment", results: Path) -> dict[str, Callable[[], object]]:
-    """What an experiment asks for beside its runs and is not there yet."""
-    from marsrec.lab.efficiency import FOLDER, measured
+def _measured(result: "Result") -> dict[str, Any]:
+    from marsrec.lab.comparison import METRICS
 
-    quick = asked.theory == "quick"
-    missing: dict[str, Callable[[], object]] = {
-        f"the efficiency on {data}": partial(measured, data, results)
-        for data in asked.efficiency
-        if not (results / FOLDER / f"{data}.json").exists()
-    }
-    if asked.theory is not None and not _has_theory(results, quick=quick, current=not quick):
-        missing["the theory"] = partial(theory, quick=quick, results=results)
-    return missing
-
-
-def _theory_file(results: Path) -> Path:
-    from marsrec.lab.report import THEORY
-
-    return results / THEORY
-
-
-def _has_theory(results: Path, *, quick: bool, current: bool = False) -> bool:
-    """Whether the propositions were put to the test, as thoroughly at least, and as they are now if that is asked."""
-    from marsrec.lab import theory as theories
-
-    path = _theory_file(results)
-    if not path.exists():
-        return False
-    measured = json.loads(path.read_text())
-    return (quick or not measured["quick"]) and (not current or theories.current(measured))
-
-
-def _measured(result: Any) -> dict[str, Any]:
     return {
         **{name: f"{100 * result.test[name]:.2f}" for name in METRICS},
         "best epoch": f"{result.best_epoch} of {result.epochs}",

@@ -87,15 +87,15 @@ def normalised_entropy(query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
     later = order > order[:, None]
     lowest = torch.finfo(query.dtype).min  # not -inf, which times a weight of 0 is not a number
     total = query.new_zeros(B, L)  # over heads
-    for head, rows, asked in chunks(B, H, L):  # so few weights at a time that they stay in the cache
-        past = slice(asked.stop)
-        logits = query[rows, head, asked] @ key[rows, head, past].mT
-        logits.masked_fill_(later[asked, past], lowest)
+    for head, rows, queries in chunks(B, H, L):  # so few weights at a time that they stay in the cache
+        past = slice(queries.stop)
+        logits = query[rows, head, queries] @ key[rows, head, past].mT
+        logits.masked_fill_(later[queries, past], lowest)
         logits -= logits.amax(-1, keepdim=True)
         weights = logits.exp()
         mass = weights.sum(-1)
         # -Σ w log w, where log w is the logit less the logarithm of the mass.
-        total[rows, asked] += mass.log() - torch.linalg.vecdot(weights, logits.clamp_(min=lowest)) / mass
+        total[rows, queries] += mass.log() - torch.linalg.vecdot(weights, logits.clamp_(min=lowest)) / mass
     counted = (order >= 1) & (order < lengths[:, None])  # (B, L)
     normalised: Tensor = total / (H * torch.log1p(order))
     return normalised[counted]

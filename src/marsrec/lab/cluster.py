@@ -48,7 +48,7 @@ def on_ray(
         raise SettingsError(f"--ray {address}: no Ray cluster there ({error}).") from None
     try:
         largest = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])  # type: ignore[no-untyped-call]
-        threads = max(1, min(threads, largest))  # a task that asks for more would wait for ever
+        threads = max(1, min(threads, largest))  # a task that needs more would wait for ever
         task = ray.remote(num_cpus=threads, max_retries=1)(_perform)
         waiting: dict[Any, tuple[Run, Place]] = {}
         for run, place in missing:

@@ -4,16 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from marsrec.data.batches import contexts, gather
 from marsrec.data.splits import Split, Targets
+from marsrec.data.times import PER_SECOND
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.evaluation.ranking import top_k
-from marsrec.nn.mars import MARS
-from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.recommender.explanation import Explanation, explain, read_batch
 from marsrec.settings import Settings
@@ -98,33 +95,32 @@ def examples(recommender: Recommender, split: Split) -> list[Example]:
 
 def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], rank: float, kind: str) -> Example:
     model, histories = recommender.network, split.histories
-    assert isinstance(model.readout, Mars)
-    operator, settings = model.readout.operator, model.readout.settings
     batch = gather(histories, row[None]).to(model.items.weight.device)
-    embedded, states = model.encode(batch)
-    reading = model.readout.read(states, embedded, batch)
-    assert reading.weights is not None
-    length = int(batch.lengths[0])
+    seen = read_batch(model, batch)
+    parts = seen.parts
+    assert parts is not None
+    assert parts.scales is not None
+    length = len(seen.codes)
     codes = top_k(model.score, model(batch).users, min(TOP, len(recommender.item_ids)))[1][0].tolist()
     codes.append(int(histories.items[row[2]]))
-    seen = read_batch(model, batch)
     explained = [explain(seen, model, code, recommender.item_ids, recommender.unit) for code in codes]
     items = recommender.item_ids.decode(np.array(codes))
     places = [*range(1, len(codes)), rank]
     *top, following = map(_scored, items, places, explained)
-    now = (batch.target_times if settings.clock == "request" else batch.times)[0, -1]
-    ages = (now - batch.times[0]).double() / operator.tau0 if settings.real_time else torch.arange(length).flip(0)
+    ages = np.arange(length, dtype=np.float64)[::-1]  # in events
+    if parts.scales.age_unit == "hours":
+        ages = (seen.now - seen.times) / (3600 * PER_SECOND[recommender.unit])
     terms = explained[0].terms["share"].to_numpy()
     shares = short(terms.reshape(-1, length).sum(0)) if len(terms) else [None] * length
     events = [
         Event(
             item=str(item),
-            time=int(batch.times[0, i]),
+            time=int(seen.times[i]),
             age=float(ages[i]),
-            weights=short(reading.weights[0, :, i]),
+            weights=short(parts.weights[:, i]),
             share=shares[i],
         )
-        for i, item in enumerate(recommender.item_ids.decode(batch.items[0].cpu().numpy()))
+        for i, item in enumerate(recommender.item_ids.decode(seen.codes))
     ]
     user = int(np.searchsorted(histories.offsets, row[0], side="right")) - 1
     return Example(
@@ -132,8 +128,8 @@ def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], ran
         user=str(histories.user_ids.ids[user]),
         length=length,
         events=events[-EVENTS:],
-        half_lives=half_lives(operator, reading.rates[0, 0]).tolist(),
-        gate=short(reading.gate[0, 0]),
+        half_lives=parts.scales.half_lives.clamp(max=FOREVER).tolist(),
+        gate=short(parts.gate),
         top=top,
         following=following,
     )
@@ -142,12 +138,6 @@ def _example(recommender: Recommender, split: Split, row: NDArray[np.int64], ran
 def _scored(item: Any, rank: float, explained: Explanation) -> Scored:
     heads = explained.by_head()["share"].to_list()
     return Scored(item=str(item), rank=rank, score=explained.score, last_state=explained.last_state, heads=heads)
-
-
-def half_lives(operator: MARS, rates: Tensor) -> NDArray[Any]:
-    """Half-lives of exponents, with an end."""
-    lives: NDArray[Any] = operator.half_lives(rates.double().cpu()).clamp(max=FOREVER).numpy()
-    return lives
 
 
 def short(values: Any) -> list[float]:

@@ -13,8 +13,8 @@
 Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
 (model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
 another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
-log is drawn from. `ties = "recbole"` orders events as RecBole does. At the top of the file,
-`efficiency` names data sets at whose size the cost of all recipes is measured, and `theory` is "quick" or "full".
+log is drawn from. `ties = "recbole"` orders events as RecBole does. `efficiency` and `theory` at the top of the file
+are no runs: `python -m reproduction measure` does what they name.
 """
 
 import tomllib
@@ -124,7 +124,7 @@ class _File(Settings):
 
 
 class Experiment(Settings):
-    """Runs, and what else is measured."""
+    """Runs, and what else the reproduction of the paper measures."""
 
     runs: list[Run]
     """In the order of the file; a run that is listed twice counts once."""
@@ -132,6 +132,12 @@ class Experiment(Settings):
     """Data sets at whose size the cost of all recipes is measured."""
     theory: Literal["quick", "full"] | None = None
     """Whether the propositions are put to the test, and how thoroughly."""
+
+    @property
+    def measurements(self) -> list[str]:
+        """What is measured beside the runs, in words."""
+        costs = [f"efficiency on {' and '.join(self.efficiency)}"] if self.efficiency else []
+        return costs + ([f"theory ({self.theory})"] if self.theory else [])
 
 
 def read_experiment(path: Path) -> Experiment:

@@ -1,10 +1,12 @@
 """Inspection of a trained model on its test histories: attention entropy, decay rates, gate, and example users."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
@@ -15,9 +17,9 @@ from marsrec.data.moments import AgeUnit
 from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError
 from marsrec.lab.attention import Entropy, attention_entropy, over_test_histories
-from marsrec.lab.example_users import Example, examples, half_lives, short
+from marsrec.lab.example_users import FOREVER, Example, examples, short
 from marsrec.nn.mars import diversity_loss
-from marsrec.nn.readouts.mars import Mars
+from marsrec.nn.readouts.base import Readout
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 
@@ -44,13 +46,13 @@ class Spread(Settings):
 
 
 class Head(Settings):
-    """A decay rate of MARS."""
+    """A time scale of the readout."""
 
     base_rate: float
-    """Exponent λ_k / τ_k before modulation."""
+    """Exponent before it is fitted to a user; λ_k / τ_k of MARS."""
     base_half_life: float
     rates: Spread
-    """Exponents λ_k(u) / τ_k."""
+    """Exponents of the users; λ_k(u) / τ_k of MARS."""
     half_lives: Spread
     gate: Spread
     """Weight of the head among the heads."""
@@ -58,7 +60,7 @@ class Head(Settings):
 
 
 class Decay(Settings):
-    """What MARS learned."""
+    """What a readout with time scales, such as MARS, learned."""
 
     heads: list[Head]
     divergence: float
@@ -87,12 +89,12 @@ class Inspection(Settings):
     attention: list[Entropy]
     """Of each layer; empty without the transformer encoder."""
     decay: Decay | None
-    """None without the MARS readout."""
+    """None where the readout has no time scales."""
     examples: list[Example]
 
 
 def inspect(recommender: Recommender) -> Inspection:
-    """Look into a trained model; one with neither transformer encoder nor MARS readout has nothing to show.
+    """Look into a trained model; one with neither transformer encoder nor time scales has nothing to show.
 
     Parameters
     ----------
@@ -107,8 +109,8 @@ def inspect(recommender: Recommender) -> Inspection:
             histories=len(split.test),
             resolution=resolution(split.histories),
             attention=attention_entropy(recommender),
-            decay=_decay(recommender, model.readout) if isinstance(model.readout, Mars) else None,
-            examples=examples(recommender, split) if isinstance(model.readout, Mars) else [],
+            decay=_decay(recommender),
+            examples=examples(recommender, split) if has_time_scales(model.readout) else [],
         )
 
 
@@ -144,47 +146,73 @@ def read(path: Path) -> Inspection:
         raise DataError(f"{path}: not an inspection ({reason}). Inspect the model anew.") from None
 
 
-# --------------------------------------------------------------------- MARS
+# -------------------------------------------------------------- time scales
 
 
-def read_heads(recommender: Recommender) -> tuple[Tensor, Tensor, float]:
-    """Exponents and gate of each test history, (N, K) both, and the mean divergence of two heads' weights."""
+@dataclass(frozen=True)
+class Heads:
+    """The heads of a readout with time scales, for N test histories."""
+
+    rates: Tensor
+    """(N, K) exponents."""
+    half_lives: Tensor
+    """(N, K) in hours or events, at most `FOREVER`."""
+    gate: Tensor
+    """(N, K) weights among the heads."""
+    divergence: float
+    """Mean over histories and pairs of heads, see `Decay`."""
+
+
+def has_time_scales(readout: Readout) -> bool:
+    """Whether `read_heads` finds any."""
+    return readout.splits and readout.time_scales() is not None
+
+
+def read_heads(recommender: Recommender) -> Heads:
+    """What the heads of a readout with time scales are on each test history."""
     model = recommender.network
-    assert isinstance(model.readout, Mars)
-    rates, gates, divergence = [], [], 0.0
+    read: list[tuple[Tensor, Tensor, Tensor]] = []
+    divergence = 0.0
     with torch.no_grad():
         for batch in over_test_histories(recommender):
             embedded, states = model.encode(batch)
-            reading = model.readout.read(states, embedded, batch)
-            assert reading.weights is not None
-            rates.append(reading.rates[:, 0].cpu())
-            gates.append(reading.gate[:, 0].cpu())
-            divergence -= float(diversity_loss(reading.weights)) * len(reading.weights)
-    heads, count = rates[0].shape[1], sum(map(len, rates))
-    pairs = max(1, heads * (heads - 1))  # the loss sums them, in both orders
-    return torch.cat(rates), torch.cat(gates), divergence / count / pairs
+            weights = []
+            for row, length in enumerate(batch.lengths.tolist()):
+                one = slice(row, row + 1)
+                parts = model.readout.contributions(states[one, :length], embedded[one, :length], batch[one])
+                assert parts is not None
+                assert parts.scales is not None
+                read.append((parts.scales.rates, parts.scales.half_lives.clamp(max=FOREVER), parts.gate))
+                weights.append(F.pad(parts.weights, (0, states.shape[1] - length)))
+            divergence -= float(diversity_loss(torch.stack(weights))) * len(weights)
+    rates, half_lives, gate = (torch.stack(values).cpu() for values in zip(*read, strict=True))
+    pairs = max(1, rates.shape[1] * (rates.shape[1] - 1))  # the loss sums them, in both orders
+    return Heads(rates, half_lives, gate, divergence / len(rates) / pairs)
 
 
-def _decay(recommender: Recommender, readout: Mars) -> Decay:
-    operator, settings = readout.operator, readout.settings
-    rates, gate, divergence = read_heads(recommender)
-    base = operator.base_rates().cpu()
-    lives, base_lives = half_lives(operator, rates), half_lives(operator, base)
+def _decay(recommender: Recommender) -> Decay | None:
+    readout = recommender.network.readout
+    scales = readout.time_scales()
+    if scales is None or not has_time_scales(readout):
+        return None
+    read = read_heads(recommender)
+    base, base_lives = scales.rates.tolist(), scales.half_lives.clamp(max=FOREVER).tolist()
+    rates, lives, gate = (values.double().numpy() for values in (read.rates, read.half_lives, read.gate))
     heads = [
         Head(
-            base_rate=base[k].item(),
+            base_rate=base[k],
             base_half_life=base_lives[k],
-            rates=Spread.of(rates[:, k].double().numpy()),
+            rates=Spread.of(rates[:, k]),
             half_lives=Spread.of(lives[:, k], log=True),
-            gate=Spread.of(gate[:, k].double().numpy()),
-            mean_gate=gate[:, k].double().mean().item(),
+            gate=Spread.of(gate[:, k]),
+            mean_gate=float(gate[:, k].mean()),
         )
         for k in range(len(base))
     ]
     return Decay(
         heads=heads,
-        divergence=divergence,
-        time_scale=settings.time_scale,
-        clock=settings.clock,
-        unit=operator.age_unit,
+        divergence=read.divergence,
+        time_scale=scales.scale,
+        clock="request" if readout.sees_request_time else "last-event",
+        unit=scales.age_unit,
     )

@@ -215,7 +215,7 @@ def run_all(
         if isinstance(outcome, Exception):
             failed.append(f"{run.title}: {outcome}")
         if isinstance(outcome, Exception) or ray is not None or workers > 1:
-            log.info(f"[{len(done)}/{len(missing)}] {run.title}: {_told(outcome)}")
+            log.info(f"[{len(done)}/{len(missing)}] {run.title}: {_in_words(outcome)}")
     if failed:
         listed = "\n".join(failed)
         raise MarsrecError(f"{len(failed)} of {len(missing)} runs failed. The same command tries them again.\n{listed}")
@@ -266,7 +266,7 @@ def _in_processes(
             raise
 
 
-def _told(outcome: Outcome) -> str:
+def _in_words(outcome: Outcome) -> str:
     """What became of a run; with the traceback if it is nothing that the caller can put right."""
     if isinstance(outcome, Exception) and not isinstance(outcome, MarsrecError | OSError):
         return "".join(traceback.format_exception(outcome))

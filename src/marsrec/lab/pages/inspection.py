@@ -1,20 +1,31 @@
 """An inspection as a page of a report."""
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from marsrec.data.moments import spell_age
+from marsrec.lab.comparison import Contest
 from marsrec.lab.example_users import POOL, Example
 from marsrec.lab.inspection import LEVELS, Decay, Inspection
-from marsrec.lab.inspection_pictures import YEAR, counted, draw_decay, draw_example, draw_spread
 from marsrec.lab.page import Picture, Section, Table
+from marsrec.lab.pages.inspection_pictures import YEAR, counted, draw_decay, draw_example, draw_spread
+from marsrec.lab.results import inspection_of
 from marsrec.nn.mars import SIGMA
 
 LONGEST = 100 * YEAR
 """Half-lives above are called "over 100 years"."""
 LISTED = 10
 """Events of an example user in the table."""
+
+
+def sections(contests: Sequence[Contest], folder: Path) -> list[Section]:
+    """A page for each model that was inspected, by its first seed."""
+    results = [results[0] for contest in contests for results in contest.models.values()]
+    inspected = {result.name: inspection_of(result, folder) for result in results}
+    return [section(f"inspection-{name}", seen) for name, seen in inspected.items() if seen is not None]
 
 
 def section(name: str, inspected: Inspection) -> Section:
@@ -35,8 +46,8 @@ def section(name: str, inspected: Inspection) -> Section:
         parts += _decay_parts(name, inspected.decay, inspected)
     if inspected.decay is not None and inspected.examples:
         parts += _example_parts(name, inspected.decay, inspected.examples)
-    nothing = f"{inspected.model} has neither the transformer encoder nor the MARS readout: there is nothing to show."
-    return Section(name, title, parts or [nothing])
+    lacking = f"{inspected.model} has neither the transformer encoder nor a readout with time scales"
+    return Section(name, title, parts or [f"{lacking}: there is nothing to show."])
 
 
 def _attention_parts(inspected: Inspection) -> list[str | Table | Picture]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from marsrec.data.moments import spell_age
 from marsrec.lab.example_users import Example
 from marsrec.lab.inspection import LEVELS, Decay, Spread
-from marsrec.lab.page import COLORS, HATCHES, MARKERS, STYLES, name_points, plot
+from marsrec.lab.plot import COLORS, HATCHES, MARKERS, STYLES, name_points, plot
 from marsrec.nn.mars import SIGMA
 
 if TYPE_CHECKING:

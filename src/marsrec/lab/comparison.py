@@ -1,0 +1,195 @@
+"""Results side by side: what counts as one model, and how two models compare on the same seeds and the same users."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marsrec.errors import DataError, SettingsError
+from marsrec.evaluation.significance import Difference, Floats, gains, paired
+from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, history_buckets
+from marsrec.lab.page import best, second
+from marsrec.lab.results import RANKS, Result
+from marsrec.models import DENSE_FROM, decisive
+from marsrec.training.settings import MONITOR, NOT_DECISIVE
+
+METRICS = ("HR@10", "NDCG@10", "MRR@10")
+"""What tables show."""
+
+EXPLAINED = (
+    "Differences are × 100, with their 95 % bootstrap interval over users and the two-sided p of a paired "
+    "randomisation test. Both models are averaged over the seeds that both have, where there are such: the interval "
+    "tells of other users, not of other initial weights."
+)
+"""What the difference of two models is, for texts and captions."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Models that were tested on the same targets of the same events."""
+
+    data: str
+    models: dict[str, list[Result]]
+    """Results of each model, one per seed: those whose settings and training differ in nothing else."""
+    reference: str | None
+    """The model that the others are compared with; None where the one that was named was not run."""
+
+    @property
+    def others(self) -> dict[str, list[Result]]:
+        """All models but the reference."""
+        return {name: results for name, results in self.models.items() if name != self.reference}
+
+
+def contests(found: Sequence[Result], against: str | None = None) -> list[Contest]:
+    """Group results by data and model.
+
+    Parameters
+    ----------
+    found : sequence of Result
+        Of any experiments.
+    against : str, optional
+        Name of the model that the others are compared with; by default the best one by validation.
+    """
+    by_data: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for result in sorted(found, key=lambda result: result.data):
+        by_data[result.data, result.fingerprint, result.split.model_dump_json()].append(result)
+    names = [data for data, _, _ in by_data]
+    listed = []
+    for (data, fingerprint, _), results in by_data.items():
+        models = _models(results)
+        reference = max(models, key=lambda name: validation(models[name])) if against is None else against
+        known = data if names.count(data) == 1 else f"{data} ({fingerprint[:8]})"
+        listed.append(Contest(known, models, reference if reference in models else None))
+    if against is not None and not any(contest.reference for contest in listed):
+        models_known = sorted({name for contest in listed for name in contest.models})
+        raise SettingsError(f"no model {against!r} among the results; there are {', '.join(models_known)}.")
+    return listed
+
+
+def _models(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Results by the name of their model, the best by validation first."""
+
+    def way(result: Result) -> tuple[str, str]:
+        return decisive(result.settings), json.dumps(_training(result))
+
+    ordered = sorted(results, key=lambda result: (*way(result), result.training.seed))
+    groups = sorted((list(group) for _, group in groupby(ordered, key=way)), key=validation, reverse=True)
+    return dict(zip(_names([group[0] for group in groups]), groups, strict=True))
+
+
+def _names(models: Sequence[Result]) -> list[str]:
+    """What models are called: by the settings in which they differ, where they would be called the same."""
+    settings = [{**_flat(model.settings.model_dump()), **_training(model)} for model in models]
+    names = []
+    for model, chosen in zip(models, settings, strict=True):
+        same = [other for one, other in zip(models, settings, strict=True) if one.model == model.model]
+        differing = [name for name in chosen if any(other.get(name) != chosen[name] for other in same)]
+        names.append(", ".join([model.model, *(f"{name}={json.dumps(chosen[name])}" for name in differing)]))
+    return names
+
+
+def _training(result: Result) -> dict[str, Any]:
+    return result.training.model_dump(mode="json", exclude=NOT_DECISIVE | {"seed"})
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def validation(results: Sequence[Result]) -> float:
+    """The validation metric that training monitors, averaged over seeds: choices never see the test."""
+    return mean(result.valid[MONITOR] for result in results)
+
+
+def figures(results: Sequence[Result], metric: str) -> list[float]:
+    """A test metric of some results, × 100."""
+    return [100 * result.test[metric] for result in results]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, and standard deviation where there are several.
+
+    Examples
+    --------
+    >>> spread([8.5, 8.7]), spread([8.5])
+    ('8.60 ± 0.14', '8.50')
+    """
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def marked(values: Sequence[float], column: Sequence[Sequence[float]]) -> str:
+    """Mean and deviation as a cell, marked where the mean is the best or the second best of its column.
+
+    Examples
+    --------
+    >>> marked([8.5], [[8.5], [9.0], [2.0]]), marked([8.5], [[8.5]])
+    ('*8.50*', '8.50')
+    """
+    means = sorted({round(mean(others), 4) for others in column}, reverse=True)
+    place = means.index(round(mean(values), 4))
+    if len(means) < 2 or place > 1:  # a model that is alone is not the best of any
+        return spread(values)
+    return (best, second)[place](spread(values))
+
+
+def density(result: Result) -> float:
+    """Average number of training events of a user."""
+    return float(result.training_length or result.statistics["average_length"])
+
+
+def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
+    """Each user's gain, averaged over the seeds of a model."""
+    each = [gains(ranks(result, folder)["rank"].to_numpy().astype(float), metric) for result in results]
+    averaged: Floats = np.mean(each, axis=0)
+    return averaged
+
+
+def ranks(result: Result, folder: Path) -> pl.DataFrame:
+    """Rank of each test target, and length of the history before it."""
+    path = folder / RANKS / f"{result.name}.parquet"
+    if not path.exists():
+        raise DataError(f"{path}: the ranks of this result are missing. Record its model anew (`marsrec lab record`).")
+    return pl.read_parquet(path)
+
+
+def length_groups(result: Result, folder: Path) -> dict[str, NDArray[np.bool_]]:
+    """Which users have histories of which length; on dense data groups reach further."""
+    lengths = ranks(result, folder)["length"].to_numpy().astype(np.int64)
+    labels, group = history_buckets(lengths, DENSE_BUCKETS if density(result) >= DENSE_FROM else SPARSE_BUCKETS)
+    return {label: (group == index).numpy() for index, label in enumerate(labels)}
+
+
+def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """Results of two models with the seeds that both have; all of them if they have none in common."""
+    seeds = {result.training.seed for result in first} & {result.training.seed for result in second}
+    one, other = ([result for result in of if not seeds or result.training.seed in seeds] for of in (first, second))
+    return one, other
+
+
+def difference(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> Difference:
+    """How much better the first is, user by user."""
+    one, other = same_seeds(first, second)
+    return paired(per_user(one, folder, metric), per_user(other, folder, metric))
+
+
+def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10") -> float:
+    """How much better the first is, relative to the second, on the seeds that both have."""
+    one, other = same_seeds(first, second)
+    return mean(figures(one, metric)) / mean(figures(other, metric)) - 1
+
+
+def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> str:
+    """Relative gain and difference, as a cell."""
+    return f"{gain(first, second, metric):+.1%}: {difference(first, second, folder, metric)}"
