@@ -255,7 +255,7 @@ def test_text_that_is_no_moment(text: str) -> None:
         instant(text, "s")
 
 
-def test_users_that_could_not_be_asked_for_are_not_made(client: TestClient) -> None:
+def test_users_that_no_request_could_name_are_not_made(client: TestClient) -> None:
     for user in ("ann/recommendations", "ann/events", "/events"):
         answer = client.post(f"/v1/users/{user}/events", json={"events": [GOOD]})
         refused(answer, 422)

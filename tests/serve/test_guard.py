@@ -39,7 +39,7 @@ def test_models_of_the_same_name_are_refused() -> None:
         ServeSettings(models=(Path("a/model"), Path("b/model")))
 
 
-def test_the_store_is_beside_the_model_unless_said() -> None:
+def test_the_store_is_beside_the_model_by_default() -> None:
     assert ServeSettings(models=(Path("/a/model"),)).store_url == "sqlite:////a/model.events.db"
     assert ServeSettings(models=(Path("/a/model"),), store="x.db").store_url == "sqlite:///x.db"
     assert ServeSettings(models=(Path("/a/model"),), store="postgresql://h/d").store_url == "postgresql://h/d"
@@ -58,7 +58,7 @@ def test_all_but_health_and_page_want_the_token(folders: dict[str, Path], start:
     assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
 
 
-def test_pages_of_other_sites_cannot_ask_a_server_without_a_token(folders: dict[str, Path], start: Start) -> None:
+def test_pages_of_other_sites_cannot_use_a_server_without_a_token(folders: dict[str, Path], start: Start) -> None:
     client = start(folders["mars-t"])
     foreign = ("evil.example.org", "", "evil]", "[evil]", "[::1", "[::2]:80", "127.0.0.1.evil.org", "localhost@evil")
     others = (
@@ -85,7 +85,7 @@ def test_a_body_that_is_too_large_is_refused(folders: dict[str, Path], start: St
     assert client.post("/v1/recommend", json={"history": [], "candidates": ["i1"] * 160}).status_code == 200
 
 
-def test_what_anybody_may_ask_for_takes_no_body_and_no_place(folders: dict[str, Path], start: Start) -> None:
+def test_what_is_open_to_anybody_takes_no_body_and_no_place(folders: dict[str, Path], start: Start) -> None:
     client = start(folders["mars-t"], requests=1, token=TOKEN)
     for path in ("/", "/healthz", "/readyz", "/openapi.json", "/static/page.js", "/nothing"):
         for content in (b" ", iter([b" "])):  # with and without a stated length
@@ -95,7 +95,7 @@ def test_what_anybody_may_ask_for_takes_no_body_and_no_place(folders: dict[str, 
     guard = client.app.middleware_stack
     while not isinstance(guard, Guard):
         guard = guard.app
-    guard.under_way = 1  # as if one were asking
+    guard.under_way = 1  # as if one were being answered
     try:
         for path in ("/", "/healthz", "/readyz", "/openapi.json"):
             assert client.get(path).status_code == 200
@@ -123,7 +123,7 @@ def guarded(
         status = status or int(str(message["status"]))
 
     async def app(*arguments: object) -> None:
-        raise AssertionError("the application was asked")
+        raise AssertionError("the application was reached")
 
     scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"localhost"), *headers]}
     guard = Guard(app, ServeSettings(models=(Path("model"),), body_bytes=1024), Metrics())
@@ -153,14 +153,14 @@ def test_the_page_is_served_where_there_is_one(
     (tmp_path / "secret.txt").write_text("secret")
     monkeypatch.setattr("marsrec.serve.app.PAGE", tmp_path / "page")
     client = start(folders["mars-t"], token=TOKEN)
-    assert client.get("/").text == "<title>marsrec</title>"  # the page itself asks for the token
+    assert client.get("/").text == "<title>marsrec</title>"  # the page itself wants the token
     assert client.get("/static/page.js").headers["content-type"].startswith("text/javascript")
     assert client.get("/static/../secret.txt").status_code == 404
     assert client.get("/static/%2e%2e/secret.txt").status_code == 404
     assert client.get("/static/none.js").json()["error"]["code"] == "unknown_address"
 
 
-def test_a_fault_of_the_server_is_told_without_a_traceback(
+def test_a_fault_of_the_server_is_answered_without_a_traceback(
     folders: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = start(folders["mars-t"])

@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-import torch
 from tests.serve.conftest import LOG, START, made, one
 
 from marsrec import Recommender
 from marsrec.serve.histories import OVERHEAD, Sessions
 from marsrec.serve.store import Event, Removal, Store
-from marsrec.serve.worker import RecommendJob, Result, UnknownUserError, work
+from marsrec.serve.worker import RecommendJob, UnknownUserError, work
 
 
 def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tuple[str, int]]:
@@ -24,12 +23,12 @@ def naive(recommender: Recommender, user: str, arrived: list[Event]) -> list[tup
 
 
 def test_random_interleavings_equal_a_full_recomputation(recommender: Recommender, store: Store) -> None:
-    """In order and out of order, doubled, of unknown items, also saved ones, asked by two servers, with evictions."""
+    """In order and late, doubled, of unknown items, also saved ones; requests to two servers, with evictions."""
     rng = np.random.default_rng(0)
     users = ["u1", "u2", "new", "other"]
     servers = [made(recommender, store, sessions=2), made(recommender, store)]
     arrived: dict[str, list[Event]] = {user: [] for user in users}
-    clock, asked = START, 0
+    clock, requests = START, 0
     for _ in range(160):
         user = users[rng.integers(len(users))]
         clock += int(rng.integers(0, 3)) * int(rng.integers(1, 40_000))
@@ -49,7 +48,7 @@ def test_random_interleavings_equal_a_full_recomputation(recommender: Recommende
         arrived[user].append(event)
         if rng.random() < 0.6:
             continue
-        asked += 1
+        requests += 1
         user = users[rng.integers(len(users))]
         history = naive(recommender, user, arrived[user])
         if not history:
@@ -61,9 +60,9 @@ def test_random_interleavings_equal_a_full_recomputation(recommender: Recommende
         items = recommender.item_ids.decode(found.answer.codes).to_list()
         np.testing.assert_allclose(found.answer.scores, [scores[item] for item in items], atol=2e-4)
         np.testing.assert_allclose(found.answer.scores, expected["score"], atol=2e-4)
-    assert asked > 50
+    assert requests > 50
     assert len(servers[0].sessions) == 2
-    assert sum(server.sessions.built for server in servers) < asked  # some sessions only caught up
+    assert sum(server.sessions.built for server in servers) < requests  # some sessions only caught up
 
 
 def test_an_event_in_order_is_added_and_one_out_of_order_rebuilds(recommender: Recommender, store: Store) -> None:
@@ -100,7 +99,7 @@ def test_a_removed_event_makes_sessions_anew(recommender: Recommender, store: St
     store.write([("ann", [tea, milk]), ("bob", [tea, later])])
     for server in servers:
         one(RecommendJob(server, user="ann"))
-    # As many events as before, but others: the number alone would not tell it.
+    # As many events as before, but others: the number alone would not show it.
     store.write([("ann", Removal(milk)), ("ann", [later])])
     for server in servers:
         alike = [one(RecommendJob(server, user=user, mask_seen=False)) for user in ("ann", "bob")]
@@ -159,35 +158,6 @@ def test_a_number_of_events_that_are_not_there_is_no_error(recommender: Recommen
     np.testing.assert_array_equal(after.answer.codes, before.answer.codes)
 
 
-def test_what_fails_for_a_user_fails_for_nobody_else(
-    recommender: Recommender, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = made(recommender, store)
-    real, asked = store.events, []
-
-    def events(user: str, after: int = 0) -> list[Event]:
-        asked.append(user)
-        if user in failures:
-            raise failures[user]
-        return real(user, after)
-
-    monkeypatch.setattr(store, "events", events)
-    failures: dict[str, Exception] = {"u2": ValueError("a broken row")}
-    first, second, third = work([RecommendJob(model, user=user) for user in ("u1", "u2", "u3")])
-    assert isinstance(first, Result)
-    assert isinstance(third, Result)
-    assert str(second) == "a broken row"
-    failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
-    history = RecommendJob(model, codes=np.array([1]), times=np.array([START]))
-    for explain in (False, True):
-        asked.clear()
-        jobs = [RecommendJob(model, user=user, explain=explain) for user in ("u5", "u6", "u7")]
-        *outcomes, answered = work([*jobs, history])
-        assert outcomes == [failures["u5"]] * 3
-        assert asked == ["u5"]  # who waits for a store that is away waits once
-        assert isinstance(answered, Result)
-
-
 def test_small_sessions_count_with_their_overhead(recommender: Recommender, store: Store) -> None:
     each = recommender.start().nbytes + OVERHEAD
     assert [Sessions(recommender, store, size).most for size in (1, 3 * each - 1, 3 * each)] == [1, 2, 3]
@@ -218,25 +188,3 @@ def _without(recommender: Recommender, item: str, folder: Path) -> Path:
     finally:
         recommender.item_ids = known
     return folder
-
-
-def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:
-    model = made(recommender, store)
-    rng = np.random.default_rng(1)
-    store.write([("ann", [Event("i3", START)])])
-    jobs = [RecommendJob(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
-    for length in (1, 0, 9, 3):
-        codes, times = rng.integers(1, 21, length), START + np.arange(length) * 1000
-        jobs.append(RecommendJob(model, codes=codes, times=times, k=int(length) + 2))
-    jobs.append(RecommendJob(model, user="u1", k=2, candidates=torch.tensor([3, 4, 9]), mask_seen=False))
-    together = work(jobs)
-    for job, found in zip(jobs, together, strict=True):
-        (alone,) = work([job])
-        if job.user == "nobody":
-            assert "'nobody' has no events" in str(alone) == str(found)
-            continue
-        assert isinstance(alone, Result)
-        assert isinstance(found, Result)
-        np.testing.assert_array_equal(found.answer.codes, alone.answer.codes)
-        assert found.answer.source == alone.answer.source
-        np.testing.assert_allclose(found.answer.scores, alone.answer.scores, atol=1e-5)

@@ -29,7 +29,7 @@ from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
 
 KILLS = int(os.environ.get("MARSREC_TEST_KILLS", "2"))
-EVENTS = int(os.environ.get("MARSREC_TEST_EVENTS", "300"))
+EVENTS = int(os.environ.get("MARSREC_TEST_EVENTS", "120"))
 START = 1_700_000_000
 PROCESSES = multiprocessing.get_context("forkserver")  # imports once for all starts
 PROCESSES.set_forkserver_preload(["marsrec.serve.app"])
@@ -72,15 +72,15 @@ class Server:
                     raise
                 time.sleep(0.01)
 
-    def ask(self, path: str, body: Any = None, patience: float = 120) -> Any:
-        """Ask until there is an answer; a server that is starting, or dies meanwhile, is asked again."""
+    def request(self, path: str, body: Any = None, patience: float = 120) -> Any:
+        """Send until there is an answer: again to a server that is starting, or dies meanwhile."""
         until = time.monotonic() + patience
         while True:
             try:
                 data = None if body is None else dumps(body).encode()
-                request = urllib.request.Request(f"http://127.0.0.1:{self.settings.port}{path}", data)
-                request.add_header("Content-Type", "application/json")
-                with urllib.request.urlopen(request, timeout=30) as answer:
+                message = urllib.request.Request(f"http://127.0.0.1:{self.settings.port}{path}", data)
+                message.add_header("Content-Type", "application/json")
+                with urllib.request.urlopen(message, timeout=30) as answer:
                     return loads(answer.read())
             except urllib.error.HTTPError:
                 raise
@@ -115,7 +115,7 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
     kill_after = set(np.linspace(EVENTS * 0.2, EVENTS * 0.9, KILLS).astype(int).tolist())
     new = sent = killed = 0
     try:
-        server.ask("/readyz")
+        server.request("/readyz")
         while sent < EVENTS:
             user = users[rng.integers(len(users))]
             batch = [(f"i{rng.integers(20)}", START + int(rng.integers(10**6))) for _ in range(rng.integers(1, 4))]
@@ -126,18 +126,18 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
                 killer = threading.Timer(delay, server.signal, (signal.SIGKILL,))
                 killer.start()
                 with contextlib.suppress(OSError):
-                    server.ask(f"/v1/users/{user}/events", body, patience=0)
+                    server.request(f"/v1/users/{user}/events", body, patience=0)
                 killer.join()
                 assert server.ended() == -signal.SIGKILL
                 killed += 1
                 server.start()
-            answer = server.ask(f"/v1/users/{user}/events", body)
+            answer = server.request(f"/v1/users/{user}/events", body)
             assert answer["received"] == len(batch)
             new += answer["new"]
             sent += len(batch)
             acknowledged[user] |= set(batch)
             if rng.random() < 0.1:
-                server.ask(f"/v1/users/{user}/recommendations")
+                server.request(f"/v1/users/{user}/recommendations")
         library = Recommender.load(folders["mars-m"])
         kept = Store(store if "://" in store else f"sqlite:///{store}", "s")
         for user in users:
@@ -148,10 +148,10 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
                 continue
             history = sorted(events, key=lambda event: event[1])
             expected = library.start(history).recommend(k=5)
-            told = server.ask(f"/v1/users/{user}/recommendations?k=5")["items"]
-            np.testing.assert_allclose([row["score"] for row in told], expected["score"], atol=2e-4)
+            shown = server.request(f"/v1/users/{user}/recommendations?k=5")["items"]
+            np.testing.assert_allclose([row["score"] for row in shown], expected["score"], atol=2e-4)
             scores = dict(library.start(history).recommend(k=20).select("item", "score").iter_rows())
-            np.testing.assert_allclose([scores[row["item"]] for row in told], expected["score"], atol=2e-4)
+            np.testing.assert_allclose([scores[row["item"]] for row in shown], expected["score"], atol=2e-4)
         kept.close()
         assert killed == KILLS
         server.signal(signal.SIGTERM)
@@ -167,17 +167,17 @@ def test_hang_up_loads_the_model_anew_and_terminate_ends_the_server(folders: dic
     try:
         server.listening()
         server.signal(signal.SIGHUP)  # does not kill what is still loading its model
-        before = server.ask("/v1/model")["model"]
+        before = server.request("/v1/model")["model"]
         (folder / "config.json").rename(folder / "hidden.json")
         server.signal(signal.SIGHUP)
         time.sleep(0.5)
-        assert server.ask("/v1/model")["model"] == before  # refused
+        assert server.request("/v1/model")["model"] == before  # refused
         (folder / "hidden.json").rename(folder / "config.json")
         until = time.monotonic() + 30
-        while server.ask("/v1/model")["model"]["loaded"] == before["loaded"] and time.monotonic() < until:
+        while server.request("/v1/model")["model"]["loaded"] == before["loaded"] and time.monotonic() < until:
             server.signal(signal.SIGHUP)
             time.sleep(0.2)
-        after = server.ask("/v1/model")["model"]
+        after = server.request("/v1/model")["model"]
         assert after["loaded"] > before["loaded"]
         assert after["fingerprint"] == before["fingerprint"]
         server.signal(signal.SIGTERM)

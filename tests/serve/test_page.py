@@ -89,14 +89,14 @@ def settled(page: Any, before: list[str], model: str = "mars-t") -> list[str]:
     return now
 
 
-def said(page: Any, place: str, words: str) -> None:
+def shows(page: Any, place: str, words: str) -> None:
     api.expect(page.locator(place)).to_contain_text(words, timeout=20_000)
 
 
 def find(page: Any, user: str) -> None:
     page.fill("#user-search", user)
     page.click(f"#users button[data-user='{user}']")
-    said(page, "#status", f"user {user}.")
+    shows(page, "#status", f"user {user}.")
 
 
 def test_find_a_user_and_see_what_the_api_says(page: Any, address: str) -> None:
@@ -127,13 +127,13 @@ def test_the_slider_changes_the_order(page: Any) -> None:
     find(page, "u7")
     assert "at the end of the log" in page.locator("#at-words").text_content()
     page.select_option("#from", "latest")
-    said(page, "#at-words", "at the latest event")
+    shows(page, "#at-words", "at the latest event")
     before = recommended(page)
     page.locator("#at").fill("100")
     assert settled(page, before) != before
     assert "90 days later" in page.locator("#at-words").text_content()
     assert page.locator(".moved").filter(has_text="▲").count() + page.locator(".moved").filter(has_text="new").count()
-    said(page, "#add-hint", "A click stores the event at 20")
+    shows(page, "#add-hint", "A click stores the event at 20")
 
 
 def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: str) -> None:
@@ -146,10 +146,10 @@ def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: s
     assert page.locator("table.events tbody tr").first.locator("td").first.text_content() == "i13"
     history = httpx.get(f"{address}/v1/users/u11").json()["history"]
     assert (history[-1]["item"], history[-1]["stored"]) == ("i13", True)
-    assert history[-1]["time"] == httpx.get(f"{address}/v1/model").json()["model"]["log_end"]  # when it was asked
+    assert history[-1]["time"] == httpx.get(f"{address}/v1/model").json()["model"]["log_end"]  # of the request
     page.locator("#at").fill("3")
     page.click("#undo button")
-    said(page, "#status", "user u11.")
+    shows(page, "#status", "user u11.")
     assert settled(page, now) == before
     assert httpx.get(f"{address}/v1/users/u11").json()["events"] == len(history) - 1
 
@@ -157,9 +157,9 @@ def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: s
 def test_a_new_user_gets_the_event_and_nobody_else(page: Any, address: str) -> None:
     page.fill("#user-search", "zoe")
     page.click("#users button[data-user=zoe]")
-    said(page, "#status", "zoe has no events yet")
+    shows(page, "#status", "zoe has no events yet")
     page.click("#items li:first-child button")
-    said(page, "#status", "user zoe.")
+    shows(page, "#status", "user zoe.")
     assert httpx.get(f"{address}/v1/users/zoe").json()["events"] == 1
     assert httpx.get(f"{address}/v1/users/u0").json()["events"] == 10
 
@@ -176,7 +176,7 @@ def test_an_event_from_elsewhere_does_not_stop_the_page(page: Any, address: str)
 
 def test_a_history_of_ones_own(page: Any) -> None:
     page.click("#tab-own")
-    said(page, "#status", "your history")
+    shows(page, "#status", "your history")
     assert "most frequent" in page.locator("article").text_content()
     before = recommended(page)
     page.fill("#item-search", "i5")
@@ -200,7 +200,7 @@ def test_a_history_of_ones_own(page: Any) -> None:
     assert page.locator("#own-events li").count() == 2
     page.click("#own-events button")
     page.click("#own-events button")
-    said(page, "article", "most frequent")
+    shows(page, "article", "most frequent")
     assert recommended(page) == before
 
 
@@ -217,10 +217,10 @@ def test_by_keyboard_alone(page: Any) -> None:
     page.focus("#user-search")
     page.keyboard.type("u2")
     page.keyboard.press("Enter")
-    said(page, "#status", "user u2.")
+    shows(page, "#status", "user u2.")
     page.focus("#at")
     page.keyboard.press("End")
-    said(page, "#at-words", "90 days")
+    shows(page, "#at-words", "90 days")
     page.focus("#tab-user")
     page.keyboard.press("ArrowRight")
     assert page.get_attribute("#tab-own", "aria-selected") == "true"
@@ -230,7 +230,7 @@ def test_enter_takes_who_was_searched_for_however_slow_the_answer(page: Any) -> 
     page.route("**/v1/users?*", lambda route: (time.sleep(0.4), route.continue_()))
     page.fill("#user-search", "u25")
     page.keyboard.press("Enter")
-    said(page, "#status", "user u25.")
+    shows(page, "#status", "user u25.")
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:

@@ -96,9 +96,9 @@ def test_a_server_answers_alike(
 ) -> None:
     exact = start(folders[recipe])
     index = start(folders[recipe], ann_from=1, store=str(tmp_path / "other.db"))
-    told = index.get("/v1/model").json()["model"]["index"]
-    assert (told["lists"], told["searched"]) == (1, 1)  # of all twenty items
-    assert told["recall"] >= 0.99  # half precision may miss a place
+    info = index.get("/v1/model").json()["model"]["index"]
+    assert (info["lists"], info["searched"]) == (1, 1)  # of all twenty items
+    assert info["recall"] >= 0.99  # half precision may miss a place
     assert exact.get("/v1/model").json()["model"]["index"] is None
     for address in ("/v1/users/u3/recommendations?k=5", "/v1/users/u3/recommendations?k=20&explain=true"):
         first, second = (client.get(address).json()["items"] for client in (exact, index))

@@ -1,17 +1,25 @@
 """Jobs: together as each alone; explained, the session's scores in parts, one history after the other."""
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import torch
-from tests.serve.conftest import START, made, one
+from tests.serve.conftest import RECIPES, START, made, one
 
 from marsrec import Recommender
 from marsrec.recommender.explanation import Reading, read
 from marsrec.serve.store import Event, Store
 from marsrec.serve.worker import RecommendJob, Result, work
+
+
+@pytest.fixture(params=list(RECIPES))
+def recommender(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Recommender:
+    """Of every recipe: what is read differs by readout, and not only by kind of session."""
+    return Recommender.load(folders[request.param])
 
 
 def test_explained_scores_are_those_of_the_session_and_split_exactly(
@@ -37,7 +45,7 @@ def test_explained_scores_are_those_of_the_session_and_split_exactly(
                 np.testing.assert_allclose(total.numpy(), explained.answer.scores, atol=1e-4)
 
 
-def test_long_histories_are_explained_one_at_a_time_and_told_in_part(
+def test_long_histories_are_explained_one_at_a_time_and_listed_in_part(
     recommender: Recommender, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = made(recommender, store)
@@ -69,3 +77,54 @@ def test_long_histories_are_explained_one_at_a_time_and_told_in_part(
             np.testing.assert_allclose(total.numpy(), explained.answer.scores, atol=1e-4)
     assert len(before) == 3
     assert model.sessions.built == 0  # an explanation needs no session
+
+
+def test_what_fails_for_a_user_fails_for_nobody_else(
+    recommender: Recommender, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = made(recommender, store)
+    real, read_users = store.events, []
+
+    def events(user: str, after: int = 0) -> list[Event]:
+        read_users.append(user)
+        if user in failures:
+            raise failures[user]
+        return real(user, after)
+
+    monkeypatch.setattr(store, "events", events)
+    failures: dict[str, Exception] = {"u2": ValueError("a broken row")}
+    first, second, third = work([RecommendJob(model, user=user) for user in ("u1", "u2", "u3")])
+    assert isinstance(first, Result)
+    assert isinstance(third, Result)
+    assert str(second) == "a broken row"
+    failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
+    history = RecommendJob(model, codes=np.array([1]), times=np.array([START]))
+    for explain in (False, True):
+        read_users.clear()
+        jobs = [RecommendJob(model, user=user, explain=explain) for user in ("u5", "u6", "u7")]
+        *outcomes, answered = work([*jobs, history])
+        assert outcomes == [failures["u5"]] * 3
+        assert read_users == ["u5"]  # a store that is away is waited for once
+        assert isinstance(answered, Result)
+
+
+def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:
+    model = made(recommender, store)
+    rng = np.random.default_rng(1)
+    store.write([("ann", [Event("i3", START)])])
+    jobs = [RecommendJob(model, user=user, k=3, mask_seen=False) for user in ("u1", "nobody", "ann", "u2", "u1")]
+    for length in (1, 0, 9, 3):
+        codes, times = rng.integers(1, 21, length), START + np.arange(length) * 1000
+        jobs.append(RecommendJob(model, codes=codes, times=times, k=int(length) + 2))
+    jobs.append(RecommendJob(model, user="u1", k=2, candidates=torch.tensor([3, 4, 9]), mask_seen=False))
+    together = work(jobs)
+    for job, found in zip(jobs, together, strict=True):
+        (alone,) = work([job])
+        if job.user == "nobody":
+            assert "'nobody' has no events" in str(alone) == str(found)
+            continue
+        assert isinstance(alone, Result)
+        assert isinstance(found, Result)
+        np.testing.assert_array_equal(found.answer.codes, alone.answer.codes)
+        assert found.answer.source == alone.answer.source
+        np.testing.assert_allclose(found.answer.scores, alone.answer.scores, atol=1e-5)
