@@ -8,6 +8,7 @@ import torch
 ALL = (
     "linear_cross_entropy",
     "selective_scan",
+    "kernels",
     "training",
     "recipes",
     "long_histories",

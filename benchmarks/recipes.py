@@ -4,8 +4,10 @@ import time
 
 from benchmarks.measure import multiply_accumulates, peak_bytes, show, split_like
 from benchmarks.training import Stepper, targets
+from marsrec.data.batches import Batch
 from marsrec.data.splits import Split
 from marsrec.models import RECIPES, model_settings, targets_per_batch
+from marsrec.nn.settings import ModelSettings
 from marsrec.training.module import training_batches
 from marsrec.training.settings import TrainingSettings
 
@@ -17,11 +19,7 @@ def step(split: Split, name: str, length: int) -> list[str]:
     settings = model_settings(name, split.average_length, options={"length": length})
     stepper = Stepper(settings, split.histories.n_items)
     causal = stepper.model.causal
-    # Prefixes of long histories are many positions each: fewer targets are enough for a time per target.
-    usual = targets_per_batch(settings)
-    budget = TrainingSettings(targets_per_batch=usual if causal or length <= 50 else min(usual, 256))
-    batches = training_batches(split, length, causal, budget, 0, twins=settings.objective.needs_twins)
-    chosen = [batches[index] for index in range(0, len(batches), max(1, len(batches) // STEPS))][:STEPS]
+    chosen = typical_batches(split, settings, causal)
     count = sum(map(targets, chosen))
     stepper.step(chosen[0])  # compiles
     start = time.perf_counter()
@@ -39,6 +37,15 @@ def step(split: Split, name: str, length: int) -> list[str]:
         f"{peak / 1e6:,.0f}",
         f"{count / len(chosen):,.0f}",
     ]
+
+
+def typical_batches(split: Split, settings: ModelSettings, causal: bool) -> list[Batch]:
+    """A few batches from all of an epoch, short and long histories alike."""
+    # Prefixes of long histories are many positions each: fewer targets are enough for a time per target.
+    usual = targets_per_batch(settings)
+    budget = TrainingSettings(targets_per_batch=usual if causal or settings.length <= 50 else min(usual, 256))
+    batches = training_batches(split, settings.length, causal, budget, 0, twins=settings.objective.needs_twins)
+    return [batches[index] for index in range(0, len(batches), max(1, len(batches) // STEPS))][:STEPS]
 
 
 def main() -> None:

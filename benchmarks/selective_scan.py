@@ -10,12 +10,10 @@ from torch import Tensor
 from benchmarks.measure import medians, peak_bytes, show
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.causal_conv import causal_conv
-from marsrec.nn.kernels.causal_conv import reference as conv_reference
 from marsrec.nn.kernels.numeric import exp
 from marsrec.nn.kernels.selective_scan import reference, selective_scan
 
-ROWS, LENGTH, CHANNELS, STATES, WIDTH = 16, 200, 128, 32, 4
+ROWS, LENGTH, CHANNELS, STATES = 16, 200, 128, 32
 
 
 def mambapy(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
@@ -92,22 +90,6 @@ def main() -> None:
         [
             _beside("forward", medians({"f": lambda: _forward(inputs)}, 15)["f"] / updates, unit),
             _beside("forward + backward", ours / updates, 2 * unit),
-        ],
-    )
-    weight, bias = torch.randn(CHANNELS, WIDTH, requires_grad=True), torch.randn(CHANNELS, requires_grad=True)
-    convolved = medians(
-        {
-            name: (lambda way=way: torch.autograd.grad(way(x, weight, bias), [x, weight, bias], direction))
-            for name, way in (("kernel", causal_conv), ("torch", conv_reference))
-        }
-    )
-    moved = 7 * x.numel() * 4  # x and y; then the gradient twice, x, its gradient, and y's allocation
-    show(
-        f"Causal depthwise convolution of width {WIDTH}, forward + backward, same shapes",
-        ["", "ms", "kernel is faster", "GB/s"],
-        [
-            [name, f"{1e3 * spent:.2f}", f"{spent / convolved['kernel']:.1f}×", f"{moved / spent / 1e9:.1f}"]
-            for name, spent in convolved.items()
         ],
     )
 

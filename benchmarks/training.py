@@ -25,10 +25,9 @@ MODELS = ("mars-t", "mars-m")
 PARTS = {
     "_LinearCrossEntropy": "loss over all items",
     "_Scan": "selective scan",
-    "_Conv": "causal convolution",
+    "aten::conv": "causal convolution",
     "_CausalAttention": "attention",
     "_DecayedAverage": "MARS averages",
-    "_GatedSum": "MARS gate",
     "_Dropout": "dropout",
     "Optimizer": "optimizer",
     "aten::native_layer_norm": "layer norms",

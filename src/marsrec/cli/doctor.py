@@ -28,7 +28,7 @@ def examine() -> dict[str, dict[str, Any]]:
         "kernels": {
             "linear cross-entropy": "chunked, gradients in the forward pass",
             "attention": "numba with dropout on the CPU, else torch's scaled_dot_product_attention",
-            "MARS averages, gate, dropout, convolution": "numba on the CPU, torch elsewhere",
+            "MARS averages, dropout, NARM's and TiSASRec's attention": "numba on the CPU, torch elsewhere",
             "selective scan": _scan("cpu"),
             **({"selective scan on the GPU": _scan("cuda")} if torch.cuda.is_available() else {}),
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",

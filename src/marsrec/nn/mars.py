@@ -24,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
-from marsrec.nn.kernels.gate import gated_sum
 from marsrec.nn.mixture import GENTLE, STEEPEST
 from marsrec.nn.streaming import mixture_weights, streaming_average
 
@@ -294,9 +293,10 @@ class MARS(nn.Module):
         context = torch.cat([self.time_encoder(latest[..., None]), last_items, last_states], dim=-1)
         # W_g [Z_k; c] = W_Z Z_k + W_c c: the context's share is the same for all heads and computed once.
         weight, bias = self.gate_hidden.weight, self.gate_hidden.bias
-        shared = F.linear(context, weight[:, d:], bias)
-        summary, gate = gated_sum(summaries, weight[:, :d], shared, self.gate_out.weight[0])
-        return last_states + summary, gate
+        shared = F.linear(context, weight[:, d:], bias)[..., None, :]
+        hidden = torch.tanh(F.linear(summaries, weight[:, :d]) + shared)  # (B, Q, K, h)
+        gate = self.gate_out(hidden)[..., 0].softmax(dim=-1)  # (B, Q, K)
+        return last_states + (gate[..., None] * summaries).sum(dim=-2), gate
 
     def forward(
         self,
