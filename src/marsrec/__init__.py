@@ -20,6 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marsrec.evaluation.compare import compare as compare
+    from marsrec.evaluation.evaluate import evaluate as evaluate
     from marsrec.nn.mars import MARS as MARS
     from marsrec.recommender import Recommender as Recommender
     from marsrec.training.settings import TrainingSettings as TrainingSettings
@@ -30,9 +32,11 @@ _HOMES = {
     "MARS": "marsrec.nn.mars",
     "Recommender": "marsrec.recommender",
     "TrainingSettings": "marsrec.training.settings",
+    "compare": "marsrec.evaluation.compare",
+    "evaluate": "marsrec.evaluation.evaluate",
 }
 
-__all__ = ["MARS", "Recommender", "TrainingSettings", "__version__"]
+__all__ = ["MARS", "Recommender", "TrainingSettings", "__version__", "compare", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,10 +13,11 @@ from rich.markup import escape
 from marsrec.cli import console
 from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
+from marsrec.cli.evaluate import compare, evaluate
 from marsrec.cli.fit import fit
 from marsrec.cli.lab import lab
 from marsrec.cli.serve import serve
-from marsrec.cli.use import evaluate, explain, recommend
+from marsrec.cli.use import explain, recommend
 from marsrec.errors import MarsrecError
 from marsrec.settings import explain_validation
 
@@ -35,7 +36,7 @@ def _begin(context: typer.Context) -> None:
     context.with_resource(console.listening())
 
 
-for command in (demo, datasets, prepare, fit, evaluate, recommend, explain, serve, models, doctor):
+for command in (demo, datasets, prepare, fit, evaluate, compare, recommend, explain, serve, models, doctor):
     app.command()(command)
 app.add_typer(lab, name="lab")
 

@@ -1,9 +1,9 @@
-"""Commands that use a saved model: evaluate, recommend and explain."""
+"""Commands that use a saved model: recommend and explain."""
 
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,69 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marsrec.recommender import Recommender
-
-
-def evaluate(
-    saved: Saved,
-    part: Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")] = "test",
-    mask_seen: Annotated[
-        bool, typer.Option("--mask-seen", help="Do not rank items of the user's past, but for the target itself.")
-    ] = False,
-    k: Annotated[
-        list[int] | None, typer.Option("--k", "-k", help="Cut-offs of the metrics; 5, 10 and 20 if not given.")
-    ] = None,
-    ranks: Annotated[
-        Path | None, typer.Option(help="Write every target's rank to this parquet file.", dir_okay=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Evaluate a saved model by full ranking, over all users and by history length."""
-    from marsrec.evaluation.evaluate import repeated
-    from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, by_history_length, write_ranks
-    from marsrec.models import DENSE_FROM
-    from marsrec.recommender import Recommender
-
-    recommender = Recommender.load(saved)
-    ks = tuple(k or (5, 10, 20))
-    evaluation = recommender.evaluate(part, mask_seen=mask_seen, ks=ks)
-    split = recommender.split()
-    buckets = DENSE_BUCKETS if split.average_length >= DENSE_FROM else SPARSE_BUCKETS
-    groups = by_history_length(evaluation.ranks, evaluation.lengths, buckets, ks=(10,))
-    targets, histories = split.valid if part == "valid" else split.test, split.histories
-    repeats = float(repeated(histories, targets).mean())
-    if ranks is not None:
-        users = histories.user_ids.ids.gather(targets.users)
-        items = histories.item_ids.decode(histories.items[targets.positions])
-        write_ranks(ranks, users, items, evaluation.lengths, evaluation.ranks)
-        console.note(f"Ranks written to {ranks}.")
-    if as_json:
-        console.as_json(
-            {
-                "part": part,
-                "mask_seen": mask_seen,
-                "repeats": repeats,
-                "metrics": evaluation.metrics,
-                "by_history_length": groups.to_dicts(),
-            }
-        )
-        return
-    seen = "history masked" if mask_seen else "history not masked"
-    console.metrics(f"{saved} (× 100, {part}, all items ranked, {seen})", {part: evaluation.metrics})
-    rows = [
-        [
-            row.pop("bucket"),
-            row.pop("users"),
-            *("" if value is None else f"{100 * value:.2f}" for value in row.values()),
-        ]
-        for row in groups.to_dicts()
-        if row["users"]
-    ]
-    console.table("By number of earlier events", ["events", "users", "HR@10", "NDCG@10", "MRR@10"], rows)
-    if mask_seen and repeats:
-        console.note(
-            f"{100 * repeats:.1f} % of the targets are items that the user had before. They stay ranked here, with "
-            "fewer rivals, and count in the figures above; `recommend` shows such items only with --keep-seen."
-        )
 
 
 def recommend(

@@ -13,6 +13,9 @@ from marsrec.data.moments import Moment, instant
 from marsrec.errors import DataError, SettingsError
 from marsrec.settings import Settings
 
+Part = Literal["valid", "test"]
+"""The targets that decide when to stop training, or those that nothing was chosen on."""
+
 
 class SplitSettings(Settings):
     """How histories are divided into training events and targets."""
@@ -56,6 +59,12 @@ class Split:
     valid: Targets
     test: Targets
     name: str
+
+    def targets(self, part: Part) -> Targets:
+        """The targets of a part."""
+        if part not in ("valid", "test"):
+            raise SettingsError(f"part={part!r}: the parts with targets are 'valid' and 'test'.")
+        return self.valid if part == "valid" else self.test
 
     @property
     def train_lengths(self) -> NDArray[np.int64]:

@@ -1,21 +1,29 @@
 """Evaluate a model on the targets of a split: user vectors, full ranking, metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from marsrec.atomic import atomic_file
 from marsrec.data.batches import Batches, contexts
 from marsrec.data.histories import Histories, flat_rows
-from marsrec.data.splits import Split, Targets
-from marsrec.evaluation.metrics import metrics
-from marsrec.evaluation.ranking import target_ranks
+from marsrec.data.splits import Part, Split, Targets
+from marsrec.errors import DataError
+from marsrec.evaluation.by_name import Function
+from marsrec.evaluation.groups import members
+from marsrec.evaluation.lists import Lists, had_before
+from marsrec.evaluation.measures import KS, Measure, figures, measures
+from marsrec.evaluation.metrics import ACCURACY
+from marsrec.evaluation.ranking import Seen, target_ranks, top_k
 from marsrec.nn.model import SequenceModel
-
-Part = Literal["valid", "test"]
 
 POSITIONS = 32_768
 """Padded positions per batch when nothing is trained."""
@@ -23,13 +31,47 @@ POSITIONS = 32_768
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Ranks of the targets among all items, and their metrics."""
+    """Ranks of N targets among all items, what was recommended in their place, and the metrics of both."""
 
-    metrics: dict[str, float]
+    measures: Sequence[Measure]
     ranks: NDArray[np.float64]
-    """Rank of each target, 1 is best; ties count half."""
+    """(N,) rank of each target, 1 is best; ties count half."""
     lengths: NDArray[np.int64]
-    """Number of events before each target."""
+    """(N,) number of events before each target."""
+    lists: Lists | None = None
+    """What is recommended instead of the targets; None if no metric looks at it."""
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Figures by name, such as "NDCG@10"."""
+        return figures(self.measures, self.ranks, self.lists)
+
+    def __getitem__(self, rows: Any) -> Self:
+        """The same for some of the targets."""
+        lists = None if self.lists is None else self.lists[rows]
+        return type(self)(self.measures, self.ranks[rows], self.lengths[rows], lists)
+
+    def by_group(self, groups: pl.Series) -> pl.DataFrame:
+        """Metrics of groups of targets, such as those that `marsrec.evaluation.groups` names.
+
+        Parameters
+        ----------
+        groups : Series (N,)
+            The group of each target, as a polars Enum.
+
+        Returns
+        -------
+        DataFrame
+            A row per group: `group`, `targets`, and the metrics, which are null where there are no targets.
+        """
+        nothing = dict.fromkeys(measure.name for measure in self.measures)
+        return pl.DataFrame(
+            [
+                {"group": name, "targets": rows.sum(), **(self[rows].metrics if rows.any() else nothing)}
+                for name, rows in members(groups).items()
+            ],
+            schema={"group": pl.String, "targets": pl.Int64, **dict.fromkeys(nothing, pl.Float64)},
+        )
 
 
 def evaluate(
@@ -38,10 +80,11 @@ def evaluate(
     length: int,
     part: Part = "test",
     *,
+    metrics: Sequence[str | Function] = ACCURACY,
     mask_seen: bool = False,
-    ks: tuple[int, ...] = (5, 10, 20),
+    ks: Sequence[int] = KS,
 ) -> Evaluation:
-    """Rank the targets of one part of a split.
+    """Rank the targets of one part of a split, and recommend in their place where a metric wants lists.
 
     Parameters
     ----------
@@ -53,12 +96,16 @@ def evaluate(
         Number of latest events that the model looks at.
     part : {"valid", "test"}
         Which targets.
+    metrics : sequence of str or function
+        What is measured: names, with a cut-off ("coverage@10") or without, or functions of one's own; see
+        `marsrec.evaluation.metrics`.
     mask_seen : bool
         Leave items of the user's past out of the ranking. Off is the paper's protocol, on is what most products want.
-    ks : tuple of int
-        Cut-offs of the metrics.
+    ks : sequence of int
+        Cut-offs of metrics that name none.
     """
-    targets: Targets = split.valid if part == "valid" else split.test
+    chosen = measures(metrics, ks)
+    targets = split.targets(part)
     histories = split.histories
     users = user_vectors(model, histories, targets, length)
     device = users.device
@@ -66,20 +113,29 @@ def evaluate(
     if mask_seen:
         offsets, items = past_items(histories, targets)
         seen = (torch.from_numpy(offsets).to(device), torch.from_numpy(items).to(device))
-    wanted = torch.from_numpy(histories.items[targets.positions].astype(np.int64)).to(device)
+    wanted = histories.items[targets.positions].astype(np.int64)
     with torch.no_grad():
-        ranks = target_ranks(model.score, users, wanted, seen=seen)
+        ranks = target_ranks(model.score, users, torch.from_numpy(wanted).to(device), seen=seen)
+    cuts = [measure.k for measure in chosen if measure.of_lists and measure.k is not None]
+    lists = recommended(model, split, targets, users, max(cuts), seen=seen) if cuts else None
     lengths = targets.positions - histories.offsets[targets.users]
-    return Evaluation(metrics(ranks, ks), ranks.cpu().numpy(), lengths)
+    return Evaluation(chosen, ranks.cpu().numpy(), lengths, lists)
 
 
-def repeated(histories: Histories, targets: Targets) -> NDArray[np.bool_]:
-    """(N,) whether a target is an item that its user had before, which `recommend` leaves out by default."""
-    owners = np.repeat(np.arange(histories.n_users), histories.lengths)
-    pairs = owners * (histories.n_items + 1) + histories.items
-    _, firsts, which = np.unique(pairs, return_index=True, return_inverse=True)
-    again: NDArray[np.bool_] = firsts[which[targets.positions]] < targets.positions
-    return again
+def recommended(
+    model: SequenceModel, split: Split, targets: Targets, users: Tensor, k: int, *, seen: Seen | None = None
+) -> Lists:
+    """The k best items for users (N, d) in place of their targets; see `top_k`."""
+    histories = split.histories
+    items = top_k(model.score, users, k, seen=seen)[1].cpu().numpy()
+    return Lists(
+        items=items,
+        targets=histories.items[targets.positions].astype(np.int64),
+        repeats=had_before(histories, targets, items),
+        counts=split.item_counts,
+        vectors=model.items.weight.detach().float().cpu().numpy(),
+        item_ids=histories.item_ids,
+    )
 
 
 def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, length: int) -> Tensor:
@@ -101,3 +157,29 @@ def past_items(histories: Histories, targets: Targets) -> tuple[NDArray[np.int64
     starts = histories.offsets[targets.users]
     offsets, index = flat_rows(starts, targets.positions - starts)
     return offsets, histories.items[index].astype(np.int64)
+
+
+def write_ranks(path: Path, evaluation: Evaluation, histories: Histories, targets: Targets) -> None:
+    """Write a row per target to parquet: user, target, history_length, rank.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write or replace.
+    evaluation : Evaluation
+        The ranks.
+    histories, targets : Histories, Targets
+        What was evaluated, for the raw ids.
+    """
+    if len(targets) != len(evaluation.ranks):
+        raise DataError(f"{path}: {len(evaluation.ranks)} ranks of {len(targets)} targets; evaluate the same ones.")
+    table = pl.DataFrame(
+        {
+            "user": histories.user_ids.ids.gather(targets.users),
+            "target": histories.item_ids.decode(histories.items[targets.positions]),
+            "history_length": evaluation.lengths,
+            "rank": evaluation.ranks,
+        }
+    )
+    with atomic_file(path) as temporary:
+        table.write_parquet(temporary)

@@ -14,11 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marsrec.errors import DataError, SettingsError
-from marsrec.evaluation.significance import Difference, Floats, gains, paired
-from marsrec.evaluation.subgroups import DENSE_BUCKETS, SPARSE_BUCKETS, history_buckets
+from marsrec.evaluation.groups import length_buckets, members
+from marsrec.evaluation.measures import measures
+from marsrec.evaluation.significance import Difference, Floats, paired
 from marsrec.lab.page import best, second
 from marsrec.lab.results import RANKS, Result
-from marsrec.models import DENSE_FROM, decisive
+from marsrec.models import decisive
 from marsrec.training.settings import MONITOR, NOT_DECISIVE
 
 METRICS = ("HR@10", "NDCG@10", "MRR@10")
@@ -151,7 +152,8 @@ def density(result: Result) -> float:
 
 def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
     """Each user's gain, averaged over the seeds of a model."""
-    each = [gains(ranks(result, folder)["rank"].to_numpy().astype(float), metric) for result in results]
+    (measure,) = measures(metric)
+    each = [np.asarray(measure(ranks(result, folder)["rank"].to_numpy().astype(float))) for result in results]
     averaged: Floats = np.mean(each, axis=0)
     return averaged
 
@@ -167,8 +169,7 @@ def ranks(result: Result, folder: Path) -> pl.DataFrame:
 def length_groups(result: Result, folder: Path) -> dict[str, NDArray[np.bool_]]:
     """Which users have histories of which length; on dense data groups reach further."""
     lengths = ranks(result, folder)["length"].to_numpy().astype(np.int64)
-    labels, group = history_buckets(lengths, DENSE_BUCKETS if density(result) >= DENSE_FROM else SPARSE_BUCKETS)
-    return {label: (group == index).numpy() for index, label in enumerate(labels)}
+    return members(length_buckets(lengths, density(result)))
 
 
 def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[Result], list[Result]]:

@@ -14,10 +14,13 @@ from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
 from marsrec.data.source import open_data
-from marsrec.data.splits import Split, SplitSettings
+from marsrec.data.splits import Part, Split, SplitSettings
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError, warn
-from marsrec.evaluation.evaluate import Evaluation, Part, evaluate
+from marsrec.evaluation.by_name import Function
+from marsrec.evaluation.evaluate import Evaluation, evaluate
+from marsrec.evaluation.measures import KS
+from marsrec.evaluation.metrics import ACCURACY
 from marsrec.models import DENSE_FROM, model_settings, rule, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.settings import ModelSettings
@@ -204,11 +207,28 @@ class Recommender:
         return self
 
     def evaluate(
-        self, part: Part = "test", *, mask_seen: bool = False, ks: tuple[int, ...] = (5, 10, 20)
+        self,
+        part: Part = "test",
+        *,
+        metrics: Sequence[str | Function] = ACCURACY,
+        mask_seen: bool = False,
+        ks: Sequence[int] = KS,
     ) -> Evaluation:
-        """Rank the validation or test targets of the log that the recommender was fitted on; see `evaluation`."""
-        network = self.network
-        return evaluate(network, self.split(), self.settings.length, part, mask_seen=mask_seen, ks=ks)
+        """Measure the model on the validation or test targets of the log that it was fitted on.
+
+        Parameters
+        ----------
+        part : {"valid", "test"}
+            Which targets.
+        metrics : sequence of str or function
+            Names such as "NDCG" or "coverage@10", or functions of one's own; see `marsrec.evaluation.metrics`.
+        mask_seen : bool
+            Leave items of the user's past out of the ranking.
+        ks : sequence of int
+            Cut-offs of metrics that name none.
+        """
+        network, length = self.network, self.settings.length
+        return evaluate(network, self.split(), length, part, metrics=metrics, mask_seen=mask_seen, ks=ks)
 
     def split(self) -> Split:
         """The division of its log into training events, validation and test targets."""

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from marsrec.data.batches import Batch, Batches, contexts, prefixes, same_target, windows
 from marsrec.data.splits import Split
 from marsrec.evaluation.evaluate import POSITIONS
-from marsrec.evaluation.metrics import metrics
+from marsrec.evaluation.measures import figures, measures
 from marsrec.evaluation.ranking import target_ranks
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler
 from marsrec.nn.model import SequenceModel
@@ -86,7 +86,7 @@ class TrainingModule(L.LightningModule):
         users = self.model(batch).users
         targets = batch.targets.gather(1, batch.last[:, None])[:, 0]
         ranks = target_ranks(self.model.score, users, targets)
-        values = {f"valid/{name}": value for name, value in metrics(ranks, ks=(10,)).items()}
+        values = {f"valid/{name}": value for name, value in figures(measures(ks=(10,)), ranks.numpy()).items()}
         self.log_dict(values, on_step=False, on_epoch=True, batch_size=len(ranks), sync_dist=True)
 
 
