@@ -65,7 +65,8 @@ def paired(
     if len(first) != len(second):
         raise DataError(f"paired: {len(first)} users against {len(second)}; both models need the same test targets")
     own = np.arange(len(first)) if users is None else np.unique(users, return_inverse=True)[1]
-    totals, targets = np.round(np.bincount(own, weights=first - second), 12), np.bincount(own)
+    totals: Floats = np.round(np.bincount(own, weights=first - second), 12)
+    targets = np.bincount(own)
     # A user counts by the sum of the differences and the number of targets. Complex numbers are sorted by both.
     kinds, counts = np.unique(totals + 1j * targets, return_counts=True)
     values, sizes = kinds.real.copy(), kinds.imag.copy()  # in one piece each, which is what a fast product wants
