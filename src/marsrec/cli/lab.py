@@ -72,7 +72,7 @@ def status(
 ) -> None:
     """Show what is done, begun and missing of an experiment, and how long the rest may take; or list all results."""
     from marsrec.lab.comparison import METRICS
-    from marsrec.lab.results import read_results
+    from marsrec.lab.results import read_result, read_results
 
     found = read_results(results)
     rows: list[dict[str, Any]] = []
@@ -83,12 +83,11 @@ def status(
     else:
         from marsrec.lab.forecast import expected_minutes
 
-        by_name = {result.name: result for result in found}
         for run, place in _chosen(experiment, only, runs, results):
             state = place.progress()
             row: dict[str, Any] = {"run": run.title, "state": state}
             if state == "done":
-                row |= {**_measured(by_name[place.name]), LEFT: 0.0}
+                row |= {**_measured(read_result(place.result)), LEFT: 0.0}
             else:
                 expected = expected_minutes(run, place, found)
                 row |= {**dict.fromkeys(METRICS, ""), "best epoch": "", "minutes": ""}
@@ -102,7 +101,7 @@ def status(
         console.as_json({"runs": rows, **left})
     elif rows:
         cells = [["not known" if cell is None else cell for cell in row.values()] for row in rows]
-        console.table("Runs (test × 100, all items ranked)", list(rows[0]), cells)
+        console.table("Runs (test × 100, all items ranked; validation where settings are chosen)", list(rows[0]), cells)
         if left.get(LEFT):
             console.note(f"The rest may take {left[LEFT] / 60:.1f} hours, by their own epochs or by similar runs.")
         if unknown := left.get("runs of unknown length"):
@@ -185,8 +184,9 @@ def _chosen(path: Path, only: str | None, runs: Path, results: Path) -> "list[tu
 def _measured(result: "Result") -> dict[str, Any]:
     from marsrec.lab.comparison import METRICS
 
+    _, figures = result.figures
     return {
-        **{name: f"{100 * result.test[name]:.2f}" for name in METRICS},
+        **{name: f"{100 * figures[name]:.2f}" for name in METRICS},
         "best epoch": f"{result.best_epoch} of {result.epochs}",
         "minutes": round(result.minutes, 1),
     }

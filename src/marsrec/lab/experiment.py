@@ -13,8 +13,9 @@
 Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
 (model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
 another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
-log is drawn from. `ties = "recbole"` orders events as RecBole does. `efficiency` and `theory` at the top of the file
-are no runs: `python -m reproduction measure` does what they name.
+log is drawn from. `ties = "recbole"` orders events as RecBole does. `selection = true` at the top of the
+file is for runs that choose between settings: they write validation figures only, apart from results. `efficiency` and
+`theory` there are no runs: `python -m reproduction measure` does what they name.
 """
 
 import tomllib
@@ -50,6 +51,8 @@ class Run(Settings):
     options: dict[str, Any] = Field(default_factory=dict)
     """Model settings by dotted name."""
     training: TrainingSettings = TrainingSettings()
+    selection: bool = False
+    """Whether settings are chosen by it, so that it must not see the test."""
     label: str | None = None
     """What the variant is called in progress and status."""
 
@@ -87,7 +90,7 @@ class _Table(Settings):
     training: dict[str, Any] = Field(default_factory=dict)
     label: str | None = None
 
-    def runs(self, training: dict[str, Any]) -> list[Run]:
+    def runs(self, training: dict[str, Any], selection: bool) -> list[Run]:
         if "seed" in training or "seed" in self.training:
             raise SettingsError("seed stands beside data and model, not in training.")
         shared = self.model_dump(include={"ties", "encoder", "readout", "published"})
@@ -103,6 +106,7 @@ class _Table(Settings):
                 options={**self.options, **options},
                 training=TrainingSettings(**{**training, **self.training, "seed": seed}),
                 label=label,
+                selection=selection,
                 **shared,
             )
             for data, values, latest, (label, options), model, seed in product(
@@ -117,6 +121,7 @@ class _Table(Settings):
 
 
 class _File(Settings):
+    selection: bool = False
     training: dict[str, Any] = Field(default_factory=dict)
     efficiency: list[str] = Field(default_factory=list)
     theory: Literal["quick", "full"] | None = None
@@ -144,7 +149,7 @@ def read_experiment(path: Path) -> Experiment:
     """Read an experiment."""
     try:
         file = _File.model_validate(tomllib.loads(path.read_text()))
-        runs = [run for table in file.runs for run in table.runs(file.training)]
+        runs = [run for table in file.runs for run in table.runs(file.training, file.selection)]
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}).") from None
     except tomllib.TOMLDecodeError as error:

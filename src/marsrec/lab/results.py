@@ -7,17 +7,21 @@ from statistics import median
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from marsrec.atomic import atomic_file
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError
+from marsrec.evaluation.evaluate import Part
 from marsrec.lab.inspection import Inspection, inspect, read, write
 from marsrec.models import decisive
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
 from marsrec.training.settings import NOT_DECISIVE, TrainingSettings
+
+TRIALS = "trials"
+"""Folder of the results by which settings are chosen, beside the results: without test figures."""
 
 RANKS = "ranks"
 """Folder of the ranks, beside the results."""
@@ -44,8 +48,8 @@ class Result(Settings):
     training: TrainingSettings
     split: SplitSettings
     valid: dict[str, float]
-    test: dict[str, float]
-    """Metrics over all items, the history not masked."""
+    test: dict[str, float] = Field(default_factory=dict)
+    """Metrics over all items, the history not masked; empty where settings are chosen by the run."""
     parameters: int
     best_epoch: int
     epochs: int
@@ -55,6 +59,11 @@ class Result(Settings):
     versions: dict[str, str] | None = None
     """Of the software that trained it, where that was noted."""
     machine: dict[str, Any] | None = None
+
+    @property
+    def figures(self) -> tuple[Part, dict[str, float]]:
+        """Its test metrics, or those of validation where settings are chosen by the run."""
+        return ("test", self.test) if self.test else ("valid", self.valid)
 
     @property
     def undisturbed_minutes(self) -> float:
@@ -112,13 +121,15 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     ties = recommender.histories.ties
     if ties != "file" and not named.endswith(f"-{ties}"):  # another order of events is other data
         named = f"{named}-{ties}"
-    evaluation = recommender.evaluate("test")
-    for metric, value in measured["test"].items():
+    part: Part = "test" if "test" in measured else "valid"
+    evaluation = recommender.evaluate(part)
+    for metric, value in measured[part].items():
         if abs(evaluation.metrics[metric] - value) > 1e-4:
             raise DataError(
                 f"{run}: {metric} was {value:.4f} after training and is {evaluation.metrics[metric]:.4f} now. "
                 "The folder or the software has changed; fit anew."
             )
+    measures = ("valid", "test", "parameters", "best_epoch", "epochs", "minutes", "curve")
     result = Result(
         data=named,
         fingerprint=recommender.histories.fingerprint,
@@ -128,7 +139,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         settings=recommender.settings,
         training=recommender.training,
         split=recommender.split_settings,
-        **{key: measured[key] for key in ("valid", "test", "parameters", "best_epoch", "epochs", "minutes", "curve")},
+        **{name: measured[name] for name in measures if name in measured},
         versions=measured.get("versions"),
         machine=measured.get("machine"),
     )
@@ -136,11 +147,12 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     ranks = pl.DataFrame({"rank": evaluation.ranks.astype("float32"), "length": evaluation.lengths.astype("int32")})
     with atomic_file(results / RANKS / f"{result.name}.parquet") as temporary:
         ranks.write_parquet(temporary, compression="zstd")
-    inspected = inspect(recommender)
-    if not synthetic:  # events of real people stay with the data
-        inspected = inspected.model_copy(update={"examples": []})
-    if inspected.attention or inspected.decay:
-        write(inspected, results / INSPECTIONS / f"{result.name}.json")
+    if part == "test":  # what is seen in a model is seen on its test
+        inspected = inspect(recommender)
+        if not synthetic:  # events of real people stay with the data
+            inspected = inspected.model_copy(update={"examples": []})
+        if inspected.attention or inspected.decay:
+            write(inspected, results / INSPECTIONS / f"{result.name}.json")
     with atomic_file(path) as temporary:  # last: with it the run counts as done
         temporary.write_text(json.dumps(result.model_dump(mode="json"), indent=1) + "\n")
     return path
@@ -154,15 +166,15 @@ def inspection_of(result: Result, results: Path) -> Inspection | None:
 
 def read_results(folder: Path) -> list[Result]:
     """All results of a folder, in the order of their names."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            result = Result.model_validate_json(path.read_bytes())
-            if result.name != path.stem:
-                raise DataError(f"{path}: its content belongs to {result.name}. Record its model anew.")
-            found.append(result)
-        except ValidationError as error:
-            raise DataError(
-                f"{path}: not a result ({explain_validation(error)}). Delete it or record it anew."
-            ) from None
-    return found
+    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+
+
+def read_result(path: Path) -> Result:
+    """A result."""
+    try:
+        result = Result.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise DataError(f"{path}: not a result ({explain_validation(error)}). Delete it or record it anew.") from None
+    if result.name != path.stem:
+        raise DataError(f"{path}: its content belongs to {result.name}. Record its model anew.")
+    return result

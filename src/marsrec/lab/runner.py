@@ -26,7 +26,7 @@ from marsrec.data.source import EMBEDDED, Source, open_data
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.lab.experiment import Run
-from marsrec.lab.results import Result, record, result_name
+from marsrec.lab.results import TRIALS, Result, record, result_name
 from marsrec.models import title
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
@@ -148,7 +148,7 @@ def place_of(run: Run, runs: Path, results: Path) -> Place:
     """Where a run belongs, by all that decides its result."""
     source, settings, training = source_of(run), model_of(run), recommender_of(run).training
     name = result_name(source.name, title(settings), source.histories.fingerprint, settings, training, SplitSettings())
-    return Place(name, runs, results)
+    return Place(name, runs / TRIALS, results / TRIALS) if run.selection else Place(name, runs, results)
 
 
 def perform(run: Run, place: Place, max_minutes: float | None = None, progress: bool = False) -> bool:
@@ -162,15 +162,15 @@ def _perform(run: Run, place: Place, max_minutes: float | None, progress: bool) 
         recommender = recommender_of(run)
         training = recommender.training
         recommender.training = training.model_copy(update={"max_minutes": max_minutes})
-        recommender.fit(source_of(run), folder=place.state, resume=True, progress=progress)
+        recommender.fit(source_of(run), test=not run.selection, folder=place.state, resume=True, progress=progress)
         if not recommender.metrics["complete"]:
             return False
         recommender.training = training
         recommender.save(place.model)
     written = record(place.model, place.results)
     if progress:
-        test = Result.model_validate_json(written.read_bytes()).test
-        log.info(f"test HR@10 {100 * test['HR@10']:.2f}, NDCG@10 {100 * test['NDCG@10']:.2f} -> {written}")
+        part, reached = Result.model_validate_json(written.read_bytes()).figures
+        log.info(f"{part} HR@10 {100 * reached['HR@10']:.2f}, NDCG@10 {100 * reached['NDCG@10']:.2f} -> {written}")
     if written != place.result:
         raise SettingsError(f"{place.model}: is not of {run.title}. Delete it and run again.")
     (place.state / CHECKPOINT).unlink(missing_ok=True)

@@ -146,6 +146,7 @@ class Recommender:
         filters: FilterSettings | None = None,
         ties: Ties = "file",
         split: SplitSettings | None = None,
+        test: bool = True,
         folder: str | Path | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -165,6 +166,8 @@ class Recommender:
             Order of events of equal time.
         split : SplitSettings, optional
             Which events are trained on and which are validation and test targets; leave-one-out if not given.
+        test : bool
+            Also measure the test targets. False for trainings by which settings are chosen.
         folder : str or Path, optional
             Where training keeps its state, so that it can be resumed.
         resume : bool
@@ -196,7 +199,7 @@ class Recommender:
             resume=resume,
             progress=progress,
         )
-        metrics = {**_measure(fitted, parts, settings, split), "versions": software, "machine": machine()}
+        metrics = {**_measure(fitted, parts, settings, split, test), "versions": software, "machine": machine()}
         metrics["data"] |= {"name": source.name or None, "synthetic": source.synthetic}
         # All at once: a fit that fails or is interrupted leaves what was fitted before.
         self.network, self.histories = fitted.model, histories
@@ -457,8 +460,10 @@ class Recommender:
         return self._network
 
 
-def _measure(fitted: "Fitted", parts: Split, settings: ModelSettings, split: SplitSettings) -> dict[str, Any]:
-    measured: tuple[Part, ...] = ("valid", "test")
+def _measure(
+    fitted: "Fitted", parts: Split, settings: ModelSettings, split: SplitSettings, test: bool
+) -> dict[str, Any]:
+    measured: tuple[Part, ...] = ("valid", "test") if test else ("valid",)
     return {
         **{part: evaluate(fitted.model, parts, settings.length, part).metrics for part in measured},
         "model": title(settings),
