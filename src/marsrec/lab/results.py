@@ -10,9 +10,8 @@ import polars as pl
 from pydantic import Field, ValidationError
 
 from marsrec.atomic import atomic_file
-from marsrec.data.splits import SplitSettings
+from marsrec.data.splits import Part, SplitSettings
 from marsrec.errors import DataError
-from marsrec.evaluation.evaluate import Part
 from marsrec.lab.inspection import Inspection, inspect, read, write
 from marsrec.models import decisive
 from marsrec.nn.settings import ModelSettings
