@@ -1,45 +1,29 @@
 """The recipe table, and the rule that picks the backbone of MARS.
 
-A named model is a recipe: an encoder, a readout, a scorer and an objective. A new model is a new file, a name in the
-union in `marsrec.nn.settings`, and one line here.
+A named model is a recipe: an encoder, a readout, a scorer and an objective. A new part is a new file; a combination of
+parts that has a name of its own is an entry here.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError
 
 from marsrec.errors import SettingsError
-from marsrec.nn.encoders.bert import BertSettings
-from marsrec.nn.encoders.echo import EchoSettings
-from marsrec.nn.encoders.frequency import FrequencySettings
-from marsrec.nn.encoders.gru import GruSettings
-from marsrec.nn.encoders.mamba import MambaSettings
-from marsrec.nn.encoders.sigma import SigmaSettings
-from marsrec.nn.encoders.time_interval import TimeIntervalSettings
-from marsrec.nn.encoders.transformer import TransformerSettings
-from marsrec.nn.objectives.contrast import ContrastSettings
-from marsrec.nn.objectives.masked_items import MaskedItemsSettings
-from marsrec.nn.objectives.next_item import NextItemSettings
-from marsrec.nn.readouts.core import CoreSettings
-from marsrec.nn.readouts.last import LastSettings
-from marsrec.nn.readouts.mars import MarsSettings
-from marsrec.nn.readouts.narm import NarmSettings
-from marsrec.nn.scorers import BiasedSettings, CosineSettings, DotSettings
-from marsrec.nn.settings import (
-    ENCODERS,
-    READOUTS,
-    EncoderSettings,
-    ModelSettings,
-    ObjectiveSettings,
-    ReadoutSettings,
-    ScorerSettings,
-    explain_refusal,
-)
-from marsrec.settings import Settings
+from marsrec.nn.encoders.base import EncoderSettings
+from marsrec.nn.objectives.base import ObjectiveSettings
+from marsrec.nn.parts import Part
+from marsrec.nn.readouts.base import ReadoutSettings
+from marsrec.nn.scorers import ScorerSettings
+from marsrec.nn.settings import KINDS, ModelSettings, explain_refusal
+from marsrec.settings import Settings, explain_validation
+
+P = TypeVar("P", bound=Part)
+Choice: TypeAlias = str | Mapping[str, Any] | P | None
+"""A part by its name, or by its settings; None leaves the recipe's."""
 
 DENSE_FROM = 50.0
 """Average training-sequence length from which data count as dense (τ in the paper's Eq. select)."""
@@ -48,17 +32,20 @@ SPARSE_LENGTH = 50
 """How many latest events count on sparse data."""
 
 
+_USUAL = ModelSettings()
+
+
 class Recipe(Settings):
     """A named model's parts."""
 
-    encoder: EncoderSettings = TransformerSettings()
-    readout: ReadoutSettings = LastSettings()
-    scorer: ScorerSettings = DotSettings()
-    objective: ObjectiveSettings = NextItemSettings()
+    encoder: SerializeAsAny[EncoderSettings] = _USUAL.encoder
+    readout: SerializeAsAny[ReadoutSettings] = _USUAL.readout
+    scorer: SerializeAsAny[ScorerSettings] = _USUAL.scorer
+    objective: SerializeAsAny[ObjectiveSettings] = _USUAL.objective
     item_std: float = 0.02
     item_dropout: float = 0.0
-    sparse_dropout: float = 0.5
-    """The encoder's dropout on sparse data, unless the encoder names its own for all data."""
+    sparse_dropout: float | None = None
+    """The encoder's dropout on sparse data, where it is another than the one that suits the encoder elsewhere."""
     targets_per_batch: int = 2048
     """Targets of a step, unless training says otherwise."""
     time: str = "order of events"
@@ -68,48 +55,49 @@ class Recipe(Settings):
 
 
 RECIPES: dict[str, Recipe] = {
-    "gru4rec": Recipe(encoder=GruSettings(dropout=0.3)),
-    "narm": Recipe(encoder=GruSettings(dropout=0.25, project=False), readout=NarmSettings()),
+    "gru4rec": Recipe(encoder={"name": "gru", "dropout": 0.3}),
+    "narm": Recipe(encoder={"name": "gru", "dropout": 0.25}, readout="narm"),
     "bert4rec": Recipe(
-        encoder=BertSettings(dropout=0.2),
-        scorer=BiasedSettings(),
-        objective=MaskedItemsSettings(),
+        encoder={"name": "bert", "dropout": 0.2},
+        scorer="biased",
+        objective="masked items",
         published={"encoder.published": True, "objective.published": True},
     ),
     "sasrec": Recipe(),
-    "tisasrec": Recipe(
-        encoder=TimeIntervalSettings(), time="intervals between events", published={"encoder.scale": "raw"}
-    ),
+    "tisasrec": Recipe(encoder="time-interval", time="intervals between events", published={"encoder.scale": "raw"}),
     "fearec": Recipe(
-        encoder=FrequencySettings(),
-        objective=ContrastSettings(),
+        encoder="frequency",
+        objective="next item + contrast",
         targets_per_batch=256,  # its authors': its contrast makes users alike at first, and it takes steps to undo it
-        published={"encoder.published": True, "objective": NextItemSettings().model_dump()},
+        published={"encoder.published": True, "objective": {"name": "next item"}},
     ),
     "core": Recipe(
-        readout=CoreSettings(),
-        scorer=CosineSettings(),
+        readout="core",
+        scorer="cosine",
         item_std=0.072,  # with cosines it decides how fast items turn: as wide as uniform within ± 1 / sqrt(64)
         item_dropout=0.2,
         published={"initialisation": "uniform"},
     ),
     "mamba4rec": Recipe(
-        encoder=MambaSettings(layers=1),
+        encoder={"name": "mamba", "layers": 1},
         sparse_dropout=0.4,  # its authors' on Amazon's data
         published={"encoder.initialisation": "published"},
     ),
     "echomamba4rec": Recipe(
-        encoder=EchoSettings(),
+        encoder="echo",
         sparse_dropout=0.4,  # as Mamba4Rec, whose settings it takes over
         published={"encoder.published": True, "encoder.initialisation": "published"},
     ),
     "sigma": Recipe(
-        encoder=SigmaSettings(dropout=0.2),  # its authors', on all data
+        encoder={"name": "sigma", "dropout": 0.2},  # its authors', on all data
         published={"encoder.published": True, "encoder.initialisation": "published"},
     ),
-    "mars-t": Recipe(readout=MarsSettings(), time="real elapsed time"),
-    "mars-m": Recipe(encoder=MambaSettings(layers=2), readout=MarsSettings(), time="real elapsed time"),
+    "mars-t": Recipe(readout="mars", time="real elapsed time"),
+    "mars-m": Recipe(encoder={"name": "mamba", "layers": 2}, readout="mars", time="real elapsed time"),
 }
+
+BACKBONES = "mars-t", "mars-m"
+"""What the backbone rule takes for sparse and for dense data."""
 
 
 def backbone(average_length: float) -> str:
@@ -122,18 +110,18 @@ def backbone(average_length: float) -> str:
     >>> backbone(165.5)
     'mars-m'
     """
-    return "mars-m" if average_length >= DENSE_FROM else "mars-t"
+    return BACKBONES[average_length >= DENSE_FROM]
 
 
 def rule(average_history: float, average_training: float, settings: ModelSettings) -> str:
     """How the backbone rule came to a model, and how to take another."""
     dense = average_training >= DENSE_FROM
-    heads = f" with {settings.readout.heads} heads" if isinstance(settings.readout, MarsSettings) else ""
+    heads = getattr(settings.readout, "heads", None)
+    (other,) = (name for name in BACKBONES if RECIPES[name].encoder.name != settings.encoder.name)
     return (
         f"Average length {average_history:.1f} events, {average_training:.1f} of them for training, which is "
-        f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {title(settings)}{heads}. "
-        f"--model {'mars-t' if settings.encoder.name == 'mamba' else 'mars-m'}"
-        f"{' or --heads K' if heads else ''} takes another."
+        f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {title(settings)}"
+        f"{f' with {heads} heads' if heads else ''}. --model {other}{' or --heads K' if heads else ''} takes another."
     )
 
 
@@ -141,8 +129,10 @@ def model_settings(
     model: str = "mars",
     average_length: float = 0.0,
     *,
-    encoder: str | None = None,
-    readout: str | None = None,
+    encoder: Choice[EncoderSettings] = None,
+    readout: Choice[ReadoutSettings] = None,
+    scorer: Choice[ScorerSettings] = None,
+    objective: Choice[ObjectiveSettings] = None,
     options: Mapping[str, Any] | None = None,
     published: bool = False,
 ) -> ModelSettings:
@@ -155,9 +145,9 @@ def model_settings(
     average_length : float
         Average training-sequence length. From 50 on data count as dense: length 200, dropout 0.2 and 8 MARS heads
         instead of 50, 0.5 and 4, the paper's values; and no dropout on the user vector instead of 0.2, which the paper
-        does not mention. A recipe that names its own dropout keeps it.
-    encoder, readout : str, optional
-        Replace one part of the recipe by another.
+        does not mention. Each part says what suits it; a value that a recipe or a caller gives is kept.
+    encoder, readout, scorer, objective : str, mapping or settings, optional
+        Replace one part of the recipe by another: its name, or its settings.
     options : mapping, optional
         Values by dotted name, such as {"readout.heads": 8, "length": 100}.
     published : bool
@@ -171,36 +161,27 @@ def model_settings(
     'request'
     """
     name = backbone(average_length) if model == "mars" else model
-    recipe = RECIPES[_known(name, RECIPES, "model")]
+    recipe = RECIPES[_known(name)]
     dense = average_length >= DENSE_FROM
+    if published and not recipe.published:
+        raise SettingsError(f"{name}: has no other variant under published; docs/models.md says where it differs.")
+    choices = {"encoder": encoder, "readout": readout, "scorer": scorer, "objective": objective}
+    given = {kind: _part(KINDS[kind], choice) for kind, choice in choices.items() if choice is not None}
+    if published and "encoder" in given:
+        raise SettingsError(f"published means the encoder of {name}, not {given['encoder'].name!r}: give one of them.")
+    chosen = recipe.model_copy(update=given)
+    if objective is None and not chosen.objective.trains(chosen.encoder):
+        goal = chosen.encoder.trained_by or _USUAL.objective.name
+        chosen = chosen.model_copy(update={"objective": _part(KINDS["objective"], goal)})
     values: dict[str, Any] = {
-        "encoder": recipe.encoder.model_dump(),
-        "readout": recipe.readout.model_dump(),
-        "scorer": recipe.scorer.model_dump(),
-        "objective": recipe.objective.model_dump(),
+        **{kind: _suited(getattr(chosen, kind), dense) for kind in KINDS},
         "item_std": recipe.item_std,
         "item_dropout": recipe.item_dropout,
         "length": 200 if dense else SPARSE_LENGTH,
     }
-    if published and not recipe.published:
-        raise SettingsError(f"{name}: has no other variant under published; docs/models.md says where it differs.")
-    if published and encoder is not None:
-        raise SettingsError(f"published means the encoder of {name}, not {encoder!r}: give one of them.")
-    if encoder is not None:
-        values["encoder"] = ENCODERS[_known(encoder, ENCODERS, "encoder")]().model_dump()
-    if readout is not None:
-        values["readout"] = READOUTS[_known(readout, READOUTS, "readout")]().model_dump()
-    if encoder is not None and (encoder == "bert") != (values["objective"]["name"] == "masked items"):
-        chosen = MaskedItemsSettings() if encoder == "bert" else NextItemSettings()
-        values["objective"] = chosen.model_dump()
-    if not has_own_dropout(name, encoder):
-        values["encoder"]["dropout"] = 0.2 if dense else sparse_dropout(name, encoder)
-    if values["readout"]["name"] == "mars":
-        values["readout"]["heads"] = 8 if dense else 4
-        if dense:
-            values["readout"]["dropout"] = 0.0
-    if values["encoder"]["name"] == "gru":  # states as wide as the item embedding, where these become users
-        values["encoder"]["project"] = values["readout"]["name"] != "narm"
+    values["encoder"] |= _unset(chosen.encoder, chosen.encoder.suited_to_readout(chosen.readout))
+    if not dense and encoder is None and recipe.sparse_dropout is not None:
+        values["encoder"]["dropout"] = recipe.sparse_dropout
     for path, value in {**(recipe.published if published else {}), **(options or {})}.items():
         *parents, leaf = path.split(".")
         place: Any = values
@@ -212,19 +193,24 @@ def model_settings(
     try:
         return ModelSettings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"model settings: {explain_refusal(error)}") from None
+        raise SettingsError(f"model settings: {explain_refusal(error, values)}") from None
 
 
-def sparse_dropout(name: str, encoder: str | None) -> float:
-    """The encoder's dropout on sparse data: the recipe's, as long as it has its own encoder."""
-    return RECIPES[name].sparse_dropout if encoder is None and name in RECIPES else Recipe().sparse_dropout
+def _part(kind: type[P], choice: str | Mapping[str, Any] | P) -> P:
+    try:
+        return kind.model_validate(choice)
+    except ValidationError as error:
+        raise SettingsError(f"{kind.kind}: {explain_validation(error)}") from None
 
 
-def has_own_dropout(name: str, encoder: str | None = None) -> bool:
-    """Whether a recipe names its encoder's dropout; the others take what the density of the data suggests."""
-    if encoder is not None:
-        return encoder == "gru"
-    return name in RECIPES and "dropout" in RECIPES[name].encoder.model_fields_set
+def _suited(part: Part, dense: bool) -> dict[str, Any]:
+    """The settings of a part, with what suits the data where nothing was given."""
+    return part.model_dump() | _unset(part, part.suited_to_data(dense))
+
+
+def _unset(part: Part, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of the fields that were not given."""
+    return {field: value for field, value in values.items() if field not in part.model_fields_set}
 
 
 def targets_per_batch(settings: ModelSettings) -> int:
@@ -255,16 +241,16 @@ def title(settings: ModelSettings) -> str:
     """
     chosen, values = parts(settings), settings.model_dump()
     names = {parts(recipe): name for name, recipe in RECIPES.items()}
-    usual = ("", "", "dot", "next item")
+    unsaid = ("", "", "dot", "next item")
     published = next((name for name, recipe in RECIPES.items() if _is_published(recipe, chosen, values)), None)
-    name = published or names.get(chosen) or " + ".join(p for p, u in zip(chosen, usual, strict=True) if p != u)
-    if name in RECIPES and settings.encoder.layers != RECIPES[name].encoder.layers:
-        name += f", {settings.encoder.layers} layer{'' if settings.encoder.layers == 1 else 's'}"
-    name += ", published" if published else ""
-    if isinstance(settings.readout, MarsSettings):
-        name += ", request clock" if settings.readout.clock == "request" else ""
-        name += ", values" if settings.readout.values else ""
-    return name
+    name = published or names.get(chosen) or " + ".join(p for p, u in zip(chosen, unsaid, strict=True) if p != u)
+    usual = RECIPES.get(name, settings)
+    notes = [
+        *settings.encoder.differences(usual.encoder),
+        *["published"] * (published is not None),
+        *settings.readout.differences(usual.readout),
+    ]
+    return ", ".join([name, *notes])
 
 
 def _is_published(recipe: Recipe, chosen: tuple[str, ...], values: dict[str, Any]) -> bool:
@@ -289,8 +275,7 @@ def parts(model: ModelSettings | Recipe) -> tuple[str, str, str, str]:
     return model.encoder.name, model.readout.name, model.scorer.name, model.objective.name
 
 
-def _known(name: str, table: Mapping[str, object], kind: str) -> str:
-    if name not in table:
-        extra = ["mars"] if kind == "model" else []
-        raise SettingsError(f"unknown {kind} {name!r}; known are {', '.join(extra + list(table))}.")
-    return name
+def _known(model: str) -> str:
+    if model not in RECIPES:
+        raise SettingsError(f"unknown model {model!r}; known are {', '.join(['mars', *RECIPES])}.")
+    return model

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from marsrec.models import has_own_dropout, model_settings, sparse_dropout
+from marsrec.models import DENSE_FROM, Choice, model_settings
+from marsrec.nn.encoders.base import EncoderSettings
+from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.settings import Settings
 
 
@@ -35,7 +37,10 @@ PAPER = {
 
 
 def paper_options(
-    data: str | None, model: str, encoder: str | None = None, readout: str | None = None
+    data: str | None,
+    model: str,
+    encoder: Choice[EncoderSettings] = None,
+    readout: Choice[ReadoutSettings] = None,
 ) -> dict[str, Any]:
     """What the paper sets on a public data set, as far as the model has it; nothing on other data.
 
@@ -50,9 +55,17 @@ def paper_options(
         return {}
     paper = PAPER[data]
     options: dict[str, Any] = {"length": paper.length}
-    if not has_own_dropout(model, encoder):
-        options["encoder.dropout"] = min(paper.dropout, sparse_dropout(model, encoder))
-    if model_settings(model, encoder=encoder, readout=readout).readout.name == "mars":
+    sparse, dense = (model_settings(model, length, encoder=encoder, readout=readout) for length in (0.0, DENSE_FROM))
+
+    def usual(kind: str, field: str) -> Any:
+        """What sparse data have where neither the recipe nor the caller gives a value; else None."""
+        few, many = (getattr(getattr(settings, kind), field, None) for settings in (sparse, dense))
+        return None if few == many else few
+
+    if (dropout := usual("encoder", "dropout")) is not None:
+        options["encoder.dropout"] = min(paper.dropout, dropout)
+    if usual("readout", "heads") is not None:
         options["readout.heads"] = paper.heads
+    if usual("readout", "dropout") is not None:
         options["readout.dropout"] = 0.0  # the paper mentions none on the user vector
     return options

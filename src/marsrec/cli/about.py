@@ -22,7 +22,7 @@ def models(
     rows = []
     for name, recipe in RECIPES.items():
         options: dict[str, Any] = {"length": length, "dim": dim}
-        if recipe.readout.name == "mars":
+        if "heads" in type(recipe.readout).model_fields:
             options["readout.heads"] = heads
         network = model_settings(name, options=options).build(items)
         rows.append(

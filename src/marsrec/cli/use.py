@@ -67,7 +67,7 @@ def recommend(
             console.note(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
-        elif user and recommender.settings.readout.name == "mars":
+        elif user and recommender.network.splits:
             asked = "" if at is None else f" --at {at}"
             console.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
 

@@ -49,6 +49,11 @@ class SequenceModel(nn.Module):
         return self.encoder.causal
 
     @property
+    def sees_times(self) -> bool:
+        """Whether the times of the events decide what is recommended; else their order alone."""
+        return self.encoder.sees_times or self.readout.sees_times
+
+    @property
     def sees_request_time(self) -> bool:
         """Whether the moment of the request decides what is recommended."""
         return self.readout.sees_request_time

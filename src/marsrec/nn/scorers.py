@@ -13,7 +13,17 @@ from torch import Tensor, nn
 
 from marsrec.nn.encoders.base import NORM_EPS, init_normal
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
+from marsrec.nn.parts import Part
+
+
+class ScorerSettings(Part, ABC):
+    """Settings of a scorer; a subclass with a name is a scorer that can be chosen."""
+
+    kind = "scorer"
+
+    @abstractmethod
+    def build(self, dim: int, n_items: int) -> "Scorer":
+        """Make the scorer for vectors `dim` wide."""
 
 
 class Scorer(nn.Module, ABC):
@@ -27,7 +37,7 @@ class Scorer(nn.Module, ABC):
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
 
-class DotSettings(Settings):
+class DotSettings(ScorerSettings):
     """Dot product with the item embedding, which is tied to the input's."""
 
     name: Literal["dot"] = "dot"
@@ -47,7 +57,7 @@ class Dot(Scorer):
         return users, items, None
 
 
-class BiasedSettings(Settings):
+class BiasedSettings(ScorerSettings):
     """BERT4Rec's: a layer on the user vector, dot product with the item embedding, and a bias per item."""
 
     name: Literal["biased"] = "biased"
@@ -71,7 +81,7 @@ class Biased(Scorer):
         return self.head(users), items, self.bias
 
 
-class CosineSettings(Settings):
+class CosineSettings(ScorerSettings):
     """CORE's: only the angle between user and item counts."""
 
     name: Literal["cosine"] = "cosine"

@@ -1,74 +1,40 @@
 """The settings of a model: its parts, by name, and what they share."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, model_validator
 
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import SettingsError
-from marsrec.nn.encoders.bert import BertSettings
-from marsrec.nn.encoders.echo import EchoSettings
-from marsrec.nn.encoders.frequency import FrequencySettings
-from marsrec.nn.encoders.gru import GruSettings
-from marsrec.nn.encoders.mamba import MambaSettings
-from marsrec.nn.encoders.sigma import SigmaSettings
-from marsrec.nn.encoders.time_interval import TimeIntervalSettings
+from marsrec.nn.encoders.base import EncoderSettings
 from marsrec.nn.encoders.transformer import TransformerSettings
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.contrast import ContrastSettings
-from marsrec.nn.objectives.masked_items import MaskedItemsSettings
+from marsrec.nn.objectives.base import ObjectiveSettings
 from marsrec.nn.objectives.next_item import NextItemSettings
-from marsrec.nn.readouts.core import CoreSettings
+from marsrec.nn.parts import Part
+from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.readouts.last import LastSettings
-from marsrec.nn.readouts.mars import MarsSettings
-from marsrec.nn.readouts.narm import NarmSettings
-from marsrec.nn.scorers import BiasedSettings, CosineSettings, DotSettings
+from marsrec.nn.scorers import DotSettings, ScorerSettings
 from marsrec.settings import Settings, refusal
 
-AnyEncoder = (
-    GruSettings
-    | TransformerSettings
-    | TimeIntervalSettings
-    | BertSettings
-    | FrequencySettings
-    | MambaSettings
-    | EchoSettings
-    | SigmaSettings
-)
-AnyReadout = LastSettings | NarmSettings | CoreSettings | MarsSettings
-AnyScorer = DotSettings | BiasedSettings | CosineSettings
-AnyObjective = NextItemSettings | MaskedItemsSettings | ContrastSettings
-
-EncoderSettings = Annotated[AnyEncoder, Field(discriminator="name")]
-ReadoutSettings = Annotated[AnyReadout, Field(discriminator="name")]
-ScorerSettings = Annotated[AnyScorer, Field(discriminator="name")]
-ObjectiveSettings = Annotated[AnyObjective, Field(discriminator="name")]
-
-PARTS: dict[str, dict[str, type[Settings]]] = {
-    part: {kind.model_fields["name"].default: kind for kind in get_args(kinds)}
-    for part, kinds in (
-        ("encoder", AnyEncoder),
-        ("readout", AnyReadout),
-        ("scorer", AnyScorer),
-        ("objective", AnyObjective),
-    )
+KINDS: dict[str, type[Part]] = {
+    kind.kind: kind for kind in (EncoderSettings, ReadoutSettings, ScorerSettings, ObjectiveSettings)
 }
-"""The kinds of each part of a model, by name."""
-ENCODERS, READOUTS = PARTS["encoder"], PARTS["readout"]
+"""What a model is made of."""
 
 
 class ModelSettings(Settings):
     """A model: its parts, what it is trained to predict, and what the parts share."""
 
-    encoder: EncoderSettings = TransformerSettings()
+    encoder: SerializeAsAny[EncoderSettings] = TransformerSettings()
     """What turns embedded events into states."""
-    readout: ReadoutSettings = LastSettings()
+    readout: SerializeAsAny[ReadoutSettings] = LastSettings()
     """What turns states into the user vector."""
-    scorer: ScorerSettings = DotSettings()
+    scorer: SerializeAsAny[ScorerSettings] = DotSettings()
     """What turns user vectors into item scores."""
-    objective: ObjectiveSettings = NextItemSettings()
+    objective: SerializeAsAny[ObjectiveSettings] = NextItemSettings()
     """What it is trained to predict."""
     dim: int = Field(64, ge=1)
     """Width d of embeddings, states and user vectors."""
@@ -103,36 +69,44 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        masked = self.objective.name == "masked items"
-        if (self.encoder.name == "bert") != masked:
-            raise SettingsError(
-                'encoder "bert" and objective "masked items" belong together: choose both or neither '
-                '(--set "objective.name=masked items").'
+        encoder, objective = self.encoder, self.objective
+        if not objective.trains(encoder):
+            goal = encoder.trained_by or objective.name
+            trained = " or ".join(
+                repr(name) for name, part in EncoderSettings.known().items() if part.trained_by == goal
             )
-        if masked and self.readout.name != "last":
             raise SettingsError(
-                f'objective "masked items" trains the states of masked slots and no readout but "last"; '
-                f"found {self.readout.name!r}. MARS goes on top of causal encoders."
+                f"encoder {trained} and objective {goal!r} belong together: choose both or neither "
+                f'(--set "objective.name={goal}"). Found encoder {encoder.name!r} and objective {objective.name!r}.'
+            )
+        if not objective.reads_out and not self.readout.plain:
+            plain = " or ".join(repr(name) for name, readout in ReadoutSettings.known().items() if readout.plain)
+            raise SettingsError(
+                f"objective {objective.name!r} trains states and no readout but {plain}; found {self.readout.name!r}. "
+                "MARS goes on top of causal encoders."
             )
         return self
 
 
-def explain_refusal(error: ValidationError) -> str:
-    """Say which settings of a model were refused and why, by the names that they were given by."""
-    return "; ".join(map(_refused, error.errors()))
+def explain_refusal(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """Say which of these values of a model's settings were refused and why, by the names that they were given by."""
+    return "; ".join(_refused(problem, values) for problem in error.errors())
 
 
-def _refused(problem: Mapping[str, Any]) -> str:
+def _refused(problem: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     *place, leaf = problem["loc"]
-    if problem["type"] != "extra_forbidden":
-        return refusal({**problem, "loc": (*place[:1], *place[2:], leaf)})  # without the kind of the part
+    if problem["type"] != "extra_forbidden" or len(place) > 1:
+        return refusal(problem)
     if not place:
-        parts = (part for part, kinds in PARTS.items() if any(leaf in kind.model_fields for kind in kinds.values()))
-        meant = " or ".join(f"{part}.{leaf}" for part in parts)
+        kinds = (
+            kind for kind, base in KINDS.items() if any(leaf in part.model_fields for part in base.known().values())
+        )
+        meant = " or ".join(f"{kind}.{leaf}" for kind in kinds)
         known = f"Did you mean {meant}?" if meant else f"It has {', '.join(ModelSettings.model_fields)}."
         return f"{leaf}: a model has no such setting. {known}"
-    part, name = place
-    others = " or ".join(repr(other) for other, kind in PARTS[part].items() if leaf in kind.model_fields)
-    fields = ", ".join(field for field in PARTS[part][name].model_fields if field != "name") or "none"
-    known = f"{part.capitalize()} {others} has." if others else f"It has {fields}."
-    return f"{part}.{leaf}: {part} {name!r} has no such setting. {known}"
+    (kind,) = place
+    known_parts, name = KINDS[kind].known(), values[kind]["name"]
+    others = " or ".join(repr(other) for other, part in known_parts.items() if leaf in part.model_fields)
+    fields = ", ".join(field for field in known_parts[name].model_fields if field != "name") or "none"
+    known = f"{kind.capitalize()} {others} has." if others else f"It has {fields}."
+    return f"{kind}.{leaf}: {kind} {name!r} has no such setting. {known}"

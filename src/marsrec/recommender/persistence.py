@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -24,8 +24,9 @@ from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError
-from marsrec.models import decisive
-from marsrec.nn.settings import ModelSettings
+from marsrec.models import Choice, decisive
+from marsrec.nn.parts import Part, UnknownPartError
+from marsrec.nn.settings import KINDS, ModelSettings
 from marsrec.training.settings import TrainingSettings
 
 R = TypeVar("R", bound="Recommender")
@@ -45,13 +46,19 @@ WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items
 def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
     """Write a fitted recommender; see `Recommender.save`."""
     network = recommender.network
-    made = {name: getattr(recommender, name) for name in ("encoder", "readout", "options", "published")}
+    made = {kind: _chosen(getattr(recommender, kind)) for kind in KINDS}
     config = {
         "format": FORMAT,
-        "made": {"model": recommender.name, **made},
+        "made": {
+            "model": recommender.name,
+            **made,
+            "options": recommender.options,
+            "published": recommender.published,
+        },
         "kind": recommender.kind,
         "columns": recommender.columns.model_dump(mode="json"),
         "model": recommender.settings.model_dump(mode="json"),
+        "origins": {kind: origin for kind in KINDS if (origin := getattr(recommender.settings, kind).origin())},
         "training": recommender.training.model_dump(mode="json"),
         "split": recommender.split_settings.model_dump(mode="json"),
         "items": len(recommender.item_ids),
@@ -71,6 +78,13 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         files = sorted(file for file in target.rglob("*") if file.is_file())
         config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
         (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _chosen(part: Choice[Part]) -> Choice[Part]:
+    """A part as it was chosen: its name, or what was given of its settings."""
+    if not isinstance(part, Part):
+        return part
+    return {"name": part.name, **part.model_dump(mode="json", exclude_unset=True)}
 
 
 def fingerprint(recommender: Recommender) -> bytes:
@@ -135,6 +149,22 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
             raise DataError(f"{folder / name}: is not what was saved. Copy the folder anew, or fit and save it anew.")
 
 
+def _check_parts(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise if a part is of somebody else, and nobody has imported it."""
+    for kind, base in KINDS.items():
+        try:
+            base.named(config["model"][kind]["name"])
+        except UnknownPartError as error:
+            if (origin := config.get("origins", {}).get(kind)) is None:
+                raise DataError(f"{folder}: {error}") from None
+            module, distribution = origin["module"], origin.get("distribution")
+            raise DataError(
+                f"{folder}: its {kind} {config['model'][kind]['name']!r} comes from the module {module!r}"
+                + (f" of the package {distribution!r}, which is not installed" if distribution else "")
+                + f". Import it before you load the model: import {module}."
+            ) from None
+
+
 def _missing(folder: Path) -> DataError:
     if (started := folder.with_name(f"{folder.name}.training")).exists():
         return DataError(f"{folder}: its training was not finished ({started}); go on with fit and --resume.")
@@ -150,6 +180,7 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
         if config["format"] != FORMAT:
             raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
         _check_files(folder, config.get("files", {}))
+        _check_parts(folder, config)
         recommender = kind(**config["made"], training=TrainingSettings.model_validate(config["training"]))
         recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
         recommender.settings = ModelSettings.model_validate(config["model"])

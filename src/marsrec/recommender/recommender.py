@@ -21,8 +21,12 @@ from marsrec.evaluation.by_name import Function
 from marsrec.evaluation.evaluate import Evaluation, evaluate
 from marsrec.evaluation.measures import KS
 from marsrec.evaluation.metrics import ACCURACY
-from marsrec.models import DENSE_FROM, model_settings, rule, title
+from marsrec.models import DENSE_FROM, Choice, model_settings, rule, title
+from marsrec.nn.encoders.base import EncoderSettings
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.objectives.base import ObjectiveSettings
+from marsrec.nn.readouts.base import ReadoutSettings
+from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
 from marsrec.paper import paper_options
 from marsrec.provenance import machine, versions
@@ -56,8 +60,9 @@ class Recommender:
     ----------
     model : str
         A recipe's name (`marsrec models` lists them), or "mars" to let the average history length choose.
-    encoder, readout : str, optional
-        Replace one part of the recipe by another.
+    encoder, readout, scorer, objective : str, mapping or settings, optional
+        Replace one part of the recipe by another: its name, or its settings, such as `GruSettings(hidden=64)` or those
+        of a part of your own.
     options : mapping, optional
         Model settings by dotted name, such as {"readout.heads": 8, "length": 100}.
     published : bool
@@ -85,13 +90,16 @@ class Recommender:
         self,
         model: str = "mars",
         *,
-        encoder: str | None = None,
-        readout: str | None = None,
+        encoder: Choice[EncoderSettings] = None,
+        readout: Choice[ReadoutSettings] = None,
+        scorer: Choice[ScorerSettings] = None,
+        objective: Choice[ObjectiveSettings] = None,
         options: Mapping[str, Any] | None = None,
         published: bool = False,
         training: TrainingSettings | None = None,
     ) -> None:
-        self.name, self.encoder, self.readout, self.published = model, encoder, readout, published
+        self.name, self.published = model, published
+        self.encoder, self.readout, self.scorer, self.objective = encoder, readout, scorer, objective
         self.options = dict(options or {})
         planned = self._check_settings()
         self.training = (training or TrainingSettings()).suited_to(planned)
@@ -134,6 +142,8 @@ class Recommender:
             average_length,
             encoder=self.encoder,
             readout=self.readout,
+            scorer=self.scorer,
+            objective=self.objective,
             options={**paper_options(public, self.name, self.encoder, self.readout), **self.options},
             published=self.published,
         )

@@ -1,18 +1,46 @@
 """What all encoders share."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.parts import Part
+
+if TYPE_CHECKING:
+    from marsrec.nn.readouts.base import ReadoutSettings
 
 NORM_EPS = 1e-12
 """What the published models add to variances in their layer norms."""
 
 Memory = tuple[Tensor, ...]
 """What a recurrent encoder remembers of the events so far: tensors (B, ...) of a fixed size."""
+
+
+class EncoderSettings(Part, ABC):
+    """Settings of an encoder; a subclass with a name is an encoder that can be chosen."""
+
+    kind = "encoder"
+    trained_by: ClassVar[str | None] = None
+    """Name of the only objective that trains it; None where any does that reads states."""
+
+    @abstractmethod
+    def build(self, dim: int, length: int) -> "Encoder":
+        """Make the encoder for items `dim` wide and histories of at most `length` events."""
+
+    def suited_to_readout(self, readout: "ReadoutSettings") -> Mapping[str, Any]:
+        """Values that suit a readout better than the defaults; one that is given wins."""
+        return {}
+
+    def differences(self, usual: Self) -> list[str]:
+        """See `Part.differences`: the number of layers."""
+        layers = getattr(self, "layers", None)
+        if layers == getattr(usual, "layers", None):
+            return []
+        return [f"{layers} layer{'' if layers == 1 else 's'}"]
 
 
 class Encoder(nn.Module, ABC):
@@ -24,6 +52,8 @@ class Encoder(nn.Module, ABC):
 
     causal: ClassVar[bool]
     recurrent: ClassVar[bool] = False
+    sees_times: ClassVar[bool] = False
+    """Whether states depend on the times of the events; else on their order alone."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -36,12 +66,12 @@ class Encoder(nn.Module, ABC):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) embedded items -> (B, L, width) states."""
 
-    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
-        """(B, L, d) embedded items -> (N, width) states at the (B, L) positions that are asked for, row by row.
+    def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
+        """(B, L, d) embedded items -> (N, width) states at the positions where (B, L) `where` holds, row by row.
 
         Where an encoder can, it computes there alone what nothing else needs.
         """
-        return picked(self(embedded, batch), asked)
+        return picked(self(embedded, batch), where)
 
     def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
         """(B, L, d) embedded items -> (B, width) states at the latest events."""
@@ -69,12 +99,32 @@ class Encoder(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
 
-def picked(x: Tensor, asked: Tensor) -> Tensor:
-    """(B, L, ...) -> (N, ...) where (B, L) `asked` holds, row by row.
+class SlotEncoder(Encoder):
+    """An encoder of histories in which slots are masked, and of what is behind the masks."""
 
-    It equals `x[asked]`, with a backward pass that is five times faster, since no place is picked twice.
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__(width)
+        self.length = length
+        """The largest number of events."""
+
+    @abstractmethod
+    def masked(self, embedded: Tensor, masked: Tensor) -> Tensor:
+        """(..., d) embedded items with the mask in place of those at which (...) `masked` holds."""
+
+    @abstractmethod
+    def slots(self, embedded: Tensor, lengths: Tensor, where: Tensor | None = None) -> Tensor:
+        """(B, S, d) embedded items and masks, of which each row's first (B,) `lengths` count -> (B, S, d) states.
+
+        With (B, S) `where`, the states (N, d) where it holds, row by row.
+        """
+
+
+def picked(x: Tensor, where: Tensor) -> Tensor:
+    """(B, L, ...) -> (N, ...) where (B, L) `where` holds, row by row.
+
+    It equals `x[where]`, with a backward pass that is five times faster, since no place is picked twice.
     """
-    return x.flatten(0, 1).index_select(0, asked.flatten().nonzero()[:, 0])
+    return x.flatten(0, 1).index_select(0, where.flatten().nonzero()[:, 0])
 
 
 def init_normal(module: nn.Module) -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
+from marsrec.nn.encoders.base import NORM_EPS, SlotEncoder, init_normal
 from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.attention import attention
 from marsrec.nn.kernels.dropout import Dropout
@@ -18,6 +18,8 @@ from marsrec.nn.kernels.dropout import Dropout
 
 class BertSettings(AttentionSettings):
     """Bidirectional self-attention: what belongs into an empty slot follows from all the others."""
+
+    trained_by = "masked items"
 
     name: Literal["bert"] = "bert"
     published: bool = False
@@ -31,22 +33,22 @@ class BertSettings(AttentionSettings):
 class Block(AttentionBlock):
     """Self-attention that looks both ways."""
 
-    def forward(self, x: Tensor, bias: Tensor | None = None, asked: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, bias: Tensor | None = None, where: Tensor | None = None) -> Tensor:
         """(B, S, d) -> (B, S, d); the bias (B, 1, 1, S) of the slots is -inf where nothing is to be seen.
 
-        With (B, S) `asked`, the N states (N, d) that are asked for, row by row.
+        With (B, S) `where`, the states (N, d) where it holds, row by row.
         """
         mixed = attention(*self.split(self.qkv(x)), bias, self.drop).transpose(1, 2).flatten(2)
-        return self.after(x, mixed, asked)
+        return self.after(x, mixed, where)
 
 
-class Bert(Encoder):
+class Bert(SlotEncoder):
     """Item or mask plus position, norm, dropout, then blocks that see all slots of a row."""
 
     causal = False
 
     def __init__(self, dim: int, length: int, settings: BertSettings) -> None:
-        super().__init__(dim)
+        super().__init__(dim, length)
         self.published = settings.published
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=0.02))
         """What stands in a slot whose item is to be told."""
@@ -73,19 +75,16 @@ class Bert(Encoder):
         return (slots[:, 1:], batch.lengths) if self.published else (slots, batch.lengths + 1)
 
     def masked(self, embedded: Tensor, masked: Tensor) -> Tensor:
-        """(..., d) embedded items with the mask in place of those at which (...) `masked` holds."""
+        """See `SlotEncoder.masked`."""
         return torch.where(masked[..., None], self.mask, embedded)
 
-    def slots(self, embedded: Tensor, lengths: Tensor, asked: Tensor | None = None) -> Tensor:
-        """(B, S, d) embedded items and masks, of which each row's first (B,) `lengths` count -> (B, S, d) states.
-
-        Where slots (B, S) are asked for, their states (N, d) alone, row by row, which saves the others' feed-forward.
-        """
+    def slots(self, embedded: Tensor, lengths: Tensor, where: Tensor | None = None) -> Tensor:
+        """See `SlotEncoder.slots`: the last block feeds forward there alone."""
         S = embedded.shape[1]
         padding = torch.arange(S, device=embedded.device) >= lengths[:, None]  # (B, S)
         x: Tensor = self.dropout(self.norm(embedded + self.positions.weight[:S]))
         bias = x.new_zeros(padding.shape).masked_fill_(padding, -torch.inf)[:, None, None]
         for block in self.blocks[:-1]:
             x = block(x, bias)
-        states: Tensor = self.blocks[-1](x, bias, asked)
+        states: Tensor = self.blocks[-1](x, bias, where)
         return states

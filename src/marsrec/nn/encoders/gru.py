@@ -3,18 +3,19 @@
 Shape letters: B rows, L positions, d width of the model, H width of the hidden states.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import Encoder, Memory
+from marsrec.nn.encoders.base import Encoder, EncoderSettings, Memory
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
+from marsrec.nn.readouts.base import ReadoutSettings
 
 
-class GruSettings(Settings):
+class GruSettings(EncoderSettings):
     """A recurrent network: each event updates a state of fixed size. There are no positions."""
 
     name: Literal["gru"] = "gru"
@@ -31,6 +32,10 @@ class GruSettings(Settings):
     def build(self, dim: int, length: int) -> "Gru":
         """Make the encoder, which is the same for any length."""
         return Gru(dim, self)
+
+    def suited_to_readout(self, readout: ReadoutSettings) -> Mapping[str, Any]:
+        """See `EncoderSettings.suited_to_readout`: states are as wide as the items where they become users."""
+        return {"project": not readout.maps_states}
 
 
 class Gru(Encoder):

@@ -4,8 +4,8 @@ Shape letters: B rows, L positions, d width of the model, E = expand · d channe
 """
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +13,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
-from marsrec.nn.encoders.base import NORM_EPS, Encoder, Memory, init_normal, picked
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, EncoderSettings, Memory, init_normal, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
-from marsrec.settings import Settings
 
 
-class StateSpaceSettings(Settings):
+class StateSpaceSettings(EncoderSettings):
     """What encoders made of selective state spaces share."""
 
     layers: int = Field(1, ge=1)
@@ -36,6 +35,10 @@ class StateSpaceSettings(Settings):
     initialisation: Literal["mamba", "published"] = "mamba"
     """"mamba" starts as Mamba's authors meant, with step sizes Δ spread from 0.001 to 0.1. "published" overwrites it as
     the published recommenders do: all linear layers N(0, 0.02), and so all Δ near 0.69."""
+
+    def suited_to_data(self, dense: bool) -> Mapping[str, Any]:
+        """See `Part.suited_to_data`."""
+        return {"dropout": 0.2 if dense else 0.5}
 
 
 class MambaSettings(StateSpaceSettings):
@@ -98,12 +101,12 @@ class StateSpace(nn.Module):
         x = F.silu(causal_convolution(x, self.kernel, self.kernel_bias))
         return self._out(selective_scan(x, *self._selected(x)), gate)
 
-    def at(self, x: Tensor, asked: Tensor) -> Tensor:
-        """(B, L, d) -> (N, d) where (B, L) `asked` holds: gate and output are computed there alone."""
+    def at(self, x: Tensor, where: Tensor) -> Tensor:
+        """(B, L, d) -> (N, d) where (B, L) `where` holds: gate and output are computed there alone."""
         inputs, gate = self.in_projection.weight.chunk(2)
         scanned = F.silu(causal_convolution(F.linear(x, inputs), self.kernel, self.kernel_bias))
-        scanned = picked(selective_scan(scanned, *self._selected(scanned)), asked)
-        return self._out(scanned, F.linear(picked(x, asked), gate))
+        scanned = picked(selective_scan(scanned, *self._selected(scanned)), where)
+        return self._out(scanned, F.linear(picked(x, where), gate))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`: the latest inputs of the convolution, and the states of the scan."""
@@ -148,11 +151,11 @@ class Block(nn.Module):
         self.dropout = Dropout(settings.dropout)
         init_normal(self if settings.initialisation == "published" else self.feed_forward)
 
-    def forward(self, x: Tensor, asked: Tensor | None = None) -> Tensor:
-        """(B, L, d) -> (B, L, d), or (N, d) where asked for: all after the scan is computed there alone."""
-        if asked is None:
+    def forward(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) at the positions `where`: all after the scan is computed there alone."""
+        if where is None:
             return self._after(x, self.state_space(x))
-        return self._after(picked(x, asked), self.state_space.at(x, asked))
+        return self._after(picked(x, where), self.state_space.at(x, where))
 
     def start(self, rows: int) -> Memory:
         """See `Encoder.start`."""
@@ -187,9 +190,9 @@ class Mamba(Encoder):
         states: Tensor = self.blocks[-1](self._before_last(embedded))
         return states
 
-    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+    def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
         """See `Encoder.at`."""
-        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        states: Tensor = self.blocks[-1](self._before_last(embedded), where)
         return states
 
     def _before_last(self, embedded: Tensor) -> Tensor:

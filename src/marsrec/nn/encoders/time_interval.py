@@ -90,18 +90,19 @@ class Known(NamedTuple):
 class Block(AttentionBlock):
     """Causal self-attention that knows positions and intervals."""
 
-    def forward(self, x: Tensor, known: Known, asked: Tensor | None = None) -> Tensor:
-        """(B, L, d) -> (B, L, d), or (N, d) where asked for."""
+    def forward(self, x: Tensor, known: Known, where: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) at the positions `where`."""
         query, key, value = self.qkv(x).chunk(3, dim=-1)
         qkv = torch.cat([query, key + known.positions[0], value + known.positions[1]], dim=-1)
         mixed = interval_attention(*self.split(qkv), known.intervals, *known.tables, self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2), asked)
+        return self.after(x, mixed.transpose(1, 2).flatten(2), where)
 
 
 class TimeInterval(Encoder):
     """Norm, dropout, then causal blocks that add positions and intervals to keys and values, and none to the input."""
 
     causal = True
+    sees_times = True
 
     def __init__(self, dim: int, length: int, settings: TimeIntervalSettings) -> None:
         super().__init__(dim)
@@ -118,9 +119,9 @@ class TimeInterval(Encoder):
         states: Tensor = self.blocks[-1](*self._before_last(embedded, batch))
         return states
 
-    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+    def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
         """See `Encoder.at`: the last block feeds forward there alone."""
-        states: Tensor = self.blocks[-1](*self._before_last(embedded, batch), asked)
+        states: Tensor = self.blocks[-1](*self._before_last(embedded, batch), where)
         return states
 
     def _before_last(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Known]:

@@ -1,6 +1,7 @@
 """SASRec's encoder: learned positions and causal self-attention blocks (Kang and McAuley, 2018; RecBole's layout)."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -8,13 +9,12 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
-from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal, picked
+from marsrec.nn.encoders.base import NORM_EPS, Encoder, EncoderSettings, init_normal, picked
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.settings import Settings
 
 
-class AttentionSettings(Settings):
+class AttentionSettings(EncoderSettings):
     """What encoders made of attention blocks share."""
 
     layers: int = Field(2, ge=1)
@@ -27,6 +27,10 @@ class AttentionSettings(Settings):
     """Dropout on embeddings and sub-layer outputs."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout on attention weights; the same as `dropout` if not given."""
+
+    def suited_to_data(self, dense: bool) -> Mapping[str, Any]:
+        """See `Part.suited_to_data`."""
+        return {"dropout": 0.2 if dense else 0.5}
 
 
 class TransformerSettings(AttentionSettings):
@@ -72,10 +76,10 @@ class AttentionBlock(nn.Module):
         """Probability that an attention weight is dropped."""
         return self.attention_dropout if self.training else 0.0
 
-    def after(self, x: Tensor, mixed: Tensor, asked: Tensor | None = None) -> Tensor:
-        """What went in and what attention made of it, both (B, L, d) -> (B, L, d), or (N, d) where asked for."""
-        if asked is not None:
-            x, mixed = picked(x, asked), picked(mixed, asked)
+    def after(self, x: Tensor, mixed: Tensor, where: Tensor | None = None) -> Tensor:
+        """What went in and what attention made of it, both (B, L, d) -> (B, L, d), or (N, d) at positions `where`."""
+        if where is not None:
+            x, mixed = picked(x, where), picked(mixed, where)
         x = self.attention_norm(x + self.dropout(self.out(mixed)))
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed
@@ -84,10 +88,10 @@ class AttentionBlock(nn.Module):
 class Block(AttentionBlock):
     """Causal self-attention."""
 
-    def forward(self, x: Tensor, asked: Tensor | None = None) -> Tensor:
-        """(B, L, d) -> (B, L, d), or (N, d) where asked for."""
+    def forward(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        """(B, L, d) -> (B, L, d), or (N, d) at the positions `where`."""
         mixed = causal_attention(*self.split(self.qkv(x)), self.drop)
-        return self.after(x, mixed.transpose(1, 2).flatten(2), asked)
+        return self.after(x, mixed.transpose(1, 2).flatten(2), where)
 
 
 class Transformer(Encoder):
@@ -108,9 +112,9 @@ class Transformer(Encoder):
         states: Tensor = self.blocks[-1](self._before_last(embedded))
         return states
 
-    def at(self, embedded: Tensor, batch: Batch, asked: Tensor) -> Tensor:
+    def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
         """See `Encoder.at`: the last block feeds forward there alone."""
-        states: Tensor = self.blocks[-1](self._before_last(embedded), asked)
+        states: Tensor = self.blocks[-1](self._before_last(embedded), where)
         return states
 
     def _before_last(self, embedded: Tensor) -> Tensor:

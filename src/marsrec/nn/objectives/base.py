@@ -9,19 +9,27 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import EncoderSettings
 from marsrec.nn.kernels.linear_cross_entropy import NegativeSampler, linear_cross_entropy, sampled_softmax
 from marsrec.nn.model import SequenceModel
-from marsrec.settings import Settings
+from marsrec.nn.parts import Part
 
 Losses = dict[str, Tensor]
 """Losses by name, already weighted; their sum is what is minimised."""
 
 
-class Objective(Settings, ABC):
-    """What a model is trained to predict."""
+class ObjectiveSettings(Part, ABC):
+    """What a model is trained to predict; a subclass with a name can be chosen."""
 
+    kind = "objective"
+    reads_out: ClassVar[bool] = True
+    """Whether it trains user vectors, and so the readout; else states."""
     needs_twins: ClassVar[bool] = False
     """Whether batches come with other histories that have the same targets."""
+
+    def trains(self, encoder: EncoderSettings) -> bool:
+        """Whether it trains this encoder."""
+        return encoder.trained_by in (None, self.name)
 
     @abstractmethod
     def losses(self, model: SequenceModel, batch: Batch, softmax: "Softmax | None" = None) -> Losses:

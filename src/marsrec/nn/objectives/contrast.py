@@ -3,7 +3,7 @@
 Shape letters: B rows, L positions, d width.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,18 +14,18 @@ from marsrec.data.batches import Batch
 from marsrec.nn.kernels.linear_cross_entropy import linear_cross_entropy
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Losses, Objective, Softmax
+from marsrec.nn.objectives.base import Losses, ObjectiveSettings, Softmax
 from marsrec.nn.objectives.next_item import NextItemSettings
 
 
-class ContrastSettings(Objective):
+class ContrastSettings(ObjectiveSettings):
     """The item that follows; other views of a history are to look alike, as vectors and as spectra.
 
     One view is the history with other dropout, the other a history with the same target. Where no such histories come
     with the batch, the views are the history as it is and with other dropout.
     """
 
-    needs_twins: ClassVar[bool] = True
+    needs_twins = True
 
     name: Literal["next item + contrast"] = "next item + contrast"
     weight: float = Field(0.1, ge=0)
@@ -41,7 +41,7 @@ class ContrastSettings(Objective):
     taken over channels, which have no order; the command that they released for Beauty leaves this loss off."""
 
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
-        """See `Objective.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds.
+        """See `ObjectiveSettings.losses`: cross-entropy, contrast, distance of spectra, and what the readout adds.
 
         A model that is not causal encodes the batch and its views in one pass, and its readout adds for all of them.
         """

@@ -13,14 +13,15 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn.by_length import parts_by_length
-from marsrec.nn.encoders.bert import Bert
+from marsrec.nn.encoders.base import EncoderSettings, SlotEncoder
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Losses, Objective, Softmax
-from marsrec.nn.readouts.last import Last
+from marsrec.nn.objectives.base import Losses, ObjectiveSettings, Softmax
 
 
-class MaskedItemsSettings(Objective):
+class MaskedItemsSettings(ObjectiveSettings):
     """The items behind masks, drawn anew at each step among the events and the target after them."""
+
+    reads_out = False
 
     name: Literal["masked items"] = "masked items"
     mask_ratio: float = Field(0.2, ge=0, le=1)
@@ -32,10 +33,14 @@ class MaskedItemsSettings(Objective):
     """Draw masks as the published code does: among a row's events without its target, no more than `mask_ratio` times
     the padded length, the latest ones, and never the oldest event."""
 
+    def trains(self, encoder: EncoderSettings) -> bool:
+        """Encoders that are made for it."""
+        return encoder.trained_by == self.name
+
     def losses(self, model: SequenceModel, batch: Batch, softmax: Softmax | None = None) -> Losses:
         """Losses of a batch of prefixes, with one target at the end of each row."""
         encoder = model.encoder
-        if not isinstance(encoder, Bert) or not isinstance(model.readout, Last):
+        if not isinstance(encoder, SlotEncoder) or not model.readout.state_alone:
             raise SettingsError(
                 'objective "masked items" reads the states of masked slots, for which it takes encoder "bert" and '
                 f'readout "last"; found {type(encoder).__name__} and {type(model.readout).__name__}. '
@@ -46,7 +51,7 @@ class MaskedItemsSettings(Objective):
         if self.published:
             masked[:, 0] = False
             from_the_end = masked.flip(1).cumsum(1).flip(1)
-            masked &= from_the_end <= int(self.mask_ratio * (encoder.positions.num_embeddings - 1))
+            masked &= from_the_end <= int(self.mask_ratio * encoder.length)
         inside = torch.arange(items.shape[1], device=items.device) < lengths[:, None]
         events = model.embed(items.masked_fill(masked, 0)[inside])  # (N, d)
         parts, order = parts_by_length(

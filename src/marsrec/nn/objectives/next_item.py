@@ -4,10 +4,10 @@ from typing import Literal
 
 from marsrec.data.batches import Batch
 from marsrec.nn.model import SequenceModel
-from marsrec.nn.objectives.base import Losses, Objective, Softmax
+from marsrec.nn.objectives.base import Losses, ObjectiveSettings, Softmax
 
 
-class NextItemSettings(Objective):
+class NextItemSettings(ObjectiveSettings):
     """The item that follows each event."""
 
     name: Literal["next item"] = "next item"

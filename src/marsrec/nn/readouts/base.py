@@ -10,6 +10,7 @@ from marsrec.data.batches import Batch
 from marsrec.data.moments import AgeUnit
 from marsrec.errors import SettingsError
 from marsrec.nn.encoders.base import Memory
+from marsrec.nn.parts import Part
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,20 @@ class Contributions:
     """Of the heads, for this user; None where heads are not time scales."""
 
 
+class ReadoutSettings(Part, ABC):
+    """Settings of a readout; a subclass with a name is a readout that can be chosen."""
+
+    kind = "readout"
+    plain: ClassVar[bool] = False
+    """Whether the user vector is the latest state as it is, so that an objective may train states alone."""
+    maps_states: ClassVar[bool] = False
+    """Whether it maps states of any width to the model's dim, so that no encoder need do so."""
+
+    @abstractmethod
+    def build(self, dim: int, width: int, tau0: float) -> "Readout":
+        """Make the readout for items `dim` wide, states `width` wide and times of which `tau0` are an hour."""
+
+
 class Readout(nn.Module, ABC):
     """States become the user vector.
 
@@ -61,6 +76,11 @@ class Readout(nn.Module, ABC):
     state_alone: ClassVar[bool] = False
     """Whether the user vector comes of the state at the latest event, or at a target, alone: then `users` makes it, and
     no other state need be computed."""
+
+    @property
+    def sees_times(self) -> bool:
+        """Whether user vectors depend on the times of the events by more than what states tell of them."""
+        return False
 
     @property
     def sees_request_time(self) -> bool:

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import picked
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
-from marsrec.settings import Settings
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, ReadoutSettings, first_target
 
 
-class CoreSettings(Settings):
+class CoreSettings(ReadoutSettings):
     """States only decide how much each item counts, so that users and items live in one space."""
 
     name: Literal["core"] = "core"

@@ -8,12 +8,13 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, same_width
-from marsrec.settings import Settings
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, ReadoutSettings, same_width
 
 
-class LastSettings(Settings):
+class LastSettings(ReadoutSettings):
     """The state at the latest event; "backbone only" in the paper's ablation."""
+
+    plain = True
 
     name: Literal["last"] = "last"
     dropout: float = Field(0.0, ge=0, lt=1)

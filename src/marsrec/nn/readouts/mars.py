@@ -1,7 +1,8 @@
 """The MARS operator as a readout: its clock, its dropout and its two auxiliary losses."""
 
 import copy
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -16,13 +17,20 @@ from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.mars import MARS, Form, Reading, balance_loss, diversity_loss
 from marsrec.nn.mixture import nodes
-from marsrec.nn.readouts.base import Contributions, Readout, ReadoutOutput, TimeScales, first_target, same_width
-from marsrec.settings import Settings
+from marsrec.nn.readouts.base import (
+    Contributions,
+    Readout,
+    ReadoutOutput,
+    ReadoutSettings,
+    TimeScales,
+    first_target,
+    same_width,
+)
 
 Clock = Literal["last-event", "request"]
 
 
-class MarsSettings(Settings):
+class MarsSettings(ReadoutSettings):
     """States weighed by real elapsed time at K learned rates, fused through a gate."""
 
     name: Literal["mars"] = "mars"
@@ -60,6 +68,14 @@ class MarsSettings(Settings):
             raise SettingsError("readout.clock=request tells the time, which readout.real_time=false does not see.")
         return Mars(dim, tau0, self)
 
+    def suited_to_data(self, dense: bool) -> Mapping[str, Any]:
+        """See `Part.suited_to_data`."""
+        return {"heads": 8, "dropout": 0.0} if dense else {}
+
+    def differences(self, usual: Self) -> list[str]:
+        """See `Part.differences`: what the paper's model does not have."""
+        return [*["request clock"] * (self.clock == "request"), *["values"] * self.values]
+
 
 class Mars(Readout):
     """MARS on top of an encoder."""
@@ -90,6 +106,11 @@ class Mars(Readout):
             operator = copy.copy(operator)
             operator.form = form
         return operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
+
+    @property
+    def sees_times(self) -> bool:
+        """Yes, but for ablation b1."""
+        return self.settings.real_time
 
     @property
     def sees_request_time(self) -> bool:

@@ -13,12 +13,13 @@ from marsrec.data.batches import Batch
 from marsrec.nn.encoders.base import picked
 from marsrec.nn.kernels.additive_attention import additive_attention
 from marsrec.nn.kernels.dropout import Dropout
-from marsrec.nn.readouts.base import Readout, ReadoutOutput, first_target
-from marsrec.settings import Settings
+from marsrec.nn.readouts.base import Readout, ReadoutOutput, ReadoutSettings, first_target
 
 
-class NarmSettings(Settings):
+class NarmSettings(ReadoutSettings):
     """What the session is about, by attention from the latest state, and the latest state."""
+
+    maps_states = True
 
     name: Literal["narm"] = "narm"
     dropout: float = Field(0.5, ge=0, lt=1)
