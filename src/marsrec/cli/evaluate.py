@@ -70,13 +70,10 @@ def evaluate(
         )
         return
     seen = "history masked" if mask_seen else "history not masked"
-    heading = f"{saved} ({part}, all items ranked, {seen}"
-    shares = {name: value for name, value in evaluation.metrics.items() if _is_share(name)}
-    if shares:
-        console.metrics(f"{heading.replace(' (', ' (× 100, ', 1)})", {part: shares})
-    others = [[name, _shown(name, value)] for name, value in evaluation.metrics.items() if not _is_share(name)]
-    if others:
-        console.table(f"{heading})", ["metric", ""], others)
+    names = list(evaluation.metrics)
+    scale = "× 100" if all(map(_is_share, names)) else "HR, NDCG and MRR × 100"
+    figures = [_shown(name, value) for name, value in evaluation.metrics.items()]
+    console.table(f"{saved} ({scale}, {part}, all items ranked, {seen})", ["", *names], [[part, *figures]])
     _print_groups(groups)
     if mask_seen and repeats:
         console.note(
@@ -155,7 +152,7 @@ def _shown(name: str, value: float | None, form: str = "") -> str:
     """A figure of a metric, as tables show it; empty if there is none."""
     if value is None:
         return ""
-    return f"{100 * value:{form}.2f}" if _is_share(name) else f"{value:{form}.4g}"
+    return f"{100 * value:{form}.2f}" if _is_share(name) else f"{value:{form}#.4g}"
 
 
 def _print_groups(groups: "pl.DataFrame") -> None:
@@ -185,4 +182,5 @@ def _row(row: dict[str, Any]) -> list[Any]:
     if row["p"] is None:
         return [row["group"], row["targets"], name, *figures, "", "", ""]
     interval = f"{_shown(name, row['low'], '+')} to {_shown(name, row['high'], '+')}"
-    return [row["group"], row["targets"], name, *figures, interval, f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
+    chances = ["<0.0001" if p < 1e-4 else f"{p:.4f}" for p in (row["p"], row["p_holm"])]
+    return [row["group"], row["targets"], name, *figures, interval, *chances]

@@ -106,12 +106,12 @@ def compare(
 def _parts(
     groups: Sequence[str | Function], split: Split, targets: Targets
 ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
-    """Which targets are compared together: all, and those of each group that has any."""
+    """Which targets are compared together: all, and those of each group that has some and not all."""
     yield (EVERYTHING, EVERYTHING), np.ones(len(targets), dtype=bool)
     for group in groups:
         grouping, labels = groups_of(group, split, targets)
         for name, chosen in members(labels).items():
-            if chosen.any():
+            if chosen.any() and not chosen.all():
                 yield (grouping, name), chosen
 
 
