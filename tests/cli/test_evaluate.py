@@ -13,7 +13,9 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.cli import app
 from marsrec.errors import MarsrecError
 
-LOG = cyclic_log(users=30, events=10, items=15)
+LOG = pl.concat([cyclic_log(users=30, events=20, items=15)[:200], cyclic_log(users=30, events=10, items=15)[100:]])
+"""Ten users with twenty events, the last of which is a repeat, and twenty with ten."""
+
 runner = CliRunner()
 
 
@@ -30,7 +32,7 @@ def refused(*arguments: object) -> str:
 
 
 def fitted(log: pl.DataFrame = LOG, epochs: int = 1) -> Recommender:
-    training = TrainingSettings(epochs=epochs, learning_rate=0.02, targets_per_batch=64, tensorboard=False)
+    training = TrainingSettings(epochs=epochs, learning_rate=0.05, targets_per_batch=64, tensorboard=False)
     options = {"dim": 8, "encoder.dropout": 0.0, "length": 8}
     return Recommender("gru4rec", options=options, training=training).fit(log, progress=False)
 
@@ -39,7 +41,7 @@ def fitted(log: pl.DataFrame = LOG, epochs: int = 1) -> Recommender:
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """One that learned that items follow each other, and one that hardly did."""
     folder = tmp_path_factory.mktemp("models")
-    for name, epochs in (("good", 30), ("poor", 1)):
+    for name, epochs in (("good", 12), ("poor", 1)):
         fitted(epochs=epochs).save(folder / name)
     return folder / "good", folder / "poor"
 
@@ -51,8 +53,9 @@ def test_any_metric_is_measured(models: tuple[Path, Path]) -> None:
     assert list(found["metrics"]) == ["HR@2", "repeats@2", "coverage@3"]
     expected = recommender.evaluate(metrics=["coverage@3", "hr", "repeats"], ks=(2,))
     assert found["metrics"] == expected.metrics
-    (bucket,) = (row for row in found["by_history_length"] if row["users"])
-    assert bucket == {"bucket": "6-15", "users": 30, **expected.metrics}
+    buckets = {row["bucket"]: row for row in found["by_history_length"]}
+    assert {name: row["users"] for name, row in buckets.items()} == {"1-5": 0, "6-15": 20, "16-49": 10, ">=50": 0}
+    assert buckets["6-15"] == {"bucket": "6-15", "users": 20, **expected[expected.lengths == 9].metrics}
     shown = call("evaluate", models[0], *wanted)
     assert f"{100 * found['metrics']['HR@2']:.2f}" in shown
     assert f"{found['metrics']['coverage@3']:.4g}" in shown

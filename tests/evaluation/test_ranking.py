@@ -57,16 +57,16 @@ def test_equal_scores_rank_in_the_middle():
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_never_more_scores_than_allowed_and_the_same_ranks(masked):
-    asked = []
+    sizes = []
 
     def score(users: Tensor) -> Tensor:
-        asked.append(len(users) * (1 + masked))
+        sizes.append(len(users) * (1 + masked))
         return users
 
     scores, targets = tied_scores(), torch.ones(300, dtype=torch.long)
     seen = compressed(random_seen()) if masked else None
     few = target_ranks(score, scores, targets, seen=seen, max_scores=130)
-    assert max(asked) == 130 / 13
+    assert max(sizes) == 130 / 13
     assert torch.equal(few, target_ranks(score, scores, targets, seen=seen))
     assert target_ranks(score, scores, targets, seen=seen, max_scores=1).shape == (300,)  # one user always fits
 

@@ -50,7 +50,7 @@ def test_unequal_users_are_refused() -> None:
 
 
 def test_targets_of_a_user_are_drawn_and_flipped_together() -> None:
-    """Ten users with forty equal targets each tell no more than ten users."""
+    """Ten users with forty equal targets each are worth no more than ten users."""
     rng = np.random.default_rng(2)
     users = np.arange(10)
     first, second = rng.random(10), rng.random(10)

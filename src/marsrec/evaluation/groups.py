@@ -65,7 +65,7 @@ def length_buckets(lengths: NDArray[np.int64], average: float = 0.0, buckets: Se
     lengths : array (N,)
         Numbers of events.
     average : float
-        The average length of training histories, which tells sparse from dense data.
+        The average length of training histories: data are sparse or dense by it.
     buckets : sequence of int, optional
         The shortest history of each bucket, ascending; the last has no upper end. By default the paper's.
 

@@ -133,5 +133,5 @@ def _measure(name: str, function: Function, k: int) -> Measure:
 def _parameters(function: Function) -> dict[str, Any]:
     try:
         return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return {}

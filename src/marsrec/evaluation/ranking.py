@@ -147,7 +147,7 @@ def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: in
     """Give the scores of some rows after another, as many rows as fit."""
     if seen is not None and len(seen[0]) != len(users) + 1:
         raise DataError(f"ranking: {len(users)} users want {len(users) + 1} offsets of seen items, got {len(seen[0])}")
-    start, size = 0, 1  # the first row tells how many columns there are
+    start, size = 0, 1  # the first row shows how many columns there are
     while start < len(users):
         rows = slice(start, min(start + size, len(users)))
         scores = score(users[rows])
