@@ -1,1 +1,1 @@
-"""Evaluation: full ranking, metrics and subgroups."""
+"""Evaluation: full ranking, metrics of ranks and lists, groups of targets, and comparisons of two models."""
