@@ -11,8 +11,8 @@ from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, name_points, plot
 from marsrec.lab.results import Result
 from reproduction import paper
+from reproduction.comparable import alike, as_published, find, trained
 from reproduction.costs import FOLDER, ROWS, Cost, Costs
-from reproduction.selection import alike, as_published, find, trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, plot
 from marsrec.lab.results import Result, inspection_of
 from reproduction import paper
-from reproduction.selection import alike, as_published, find, published_name, whole
+from reproduction.comparable import alike, as_published, find, published_name, whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

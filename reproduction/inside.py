@@ -8,7 +8,7 @@ from marsrec.lab.page import Section
 from marsrec.lab.pages import inspection
 from marsrec.lab.results import Result, inspection_of
 from marsrec.models import backbone
-from reproduction.selection import alike, find, whole
+from reproduction.comparable import alike, find, whole
 
 
 def sections(found: Sequence[Result], results: Path) -> list[Section]:

@@ -12,8 +12,8 @@ from marsrec.lab.results import Result
 from marsrec.models import RECIPES, backbone
 from marsrec.training.settings import TrainingSettings
 from reproduction import paper
+from reproduction.comparable import alike, as_published, find, order, published_name, trained, whole
 from reproduction.paper import METRICS
-from reproduction.selection import alike, as_published, find, order, published_name, trained, whole
 
 PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
 """The data of the comparison, run or not: the paper's, and what stands in for two of them."""

@@ -18,7 +18,7 @@ from marsrec.lab.results import Result
 from marsrec.models import DENSE_FROM, backbone
 from marsrec.paper import paper_options
 from reproduction import paper
-from reproduction.selection import alike, as_published, datasets, find, origin, published_name, trained
+from reproduction.comparable import alike, as_published, datasets, find, origin, published_name, trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

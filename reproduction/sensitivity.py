@@ -11,8 +11,8 @@ from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
 from reproduction import paper
+from reproduction.comparable import alike, as_published, datasets, find, published_name, trained
 from reproduction.paper import METRICS
-from reproduction.selection import alike, as_published, datasets, find, published_name, trained
 from reproduction.variants import MARS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from marsrec.lab.comparison import EXPLAINED, length_groups, per_user, same_seed
 from marsrec.lab.page import Section, Table
 from marsrec.lab.results import Result
 from reproduction import paper
-from reproduction.selection import alike, as_published, find, published_name, trained, whole
+from reproduction.comparable import alike, as_published, find, published_name, trained, whole
 
 BASELINES = {"mars-t": "sasrec", "mars-m": "mamba4rec"}
 """What the paper compares the two with by length of history."""

@@ -9,8 +9,8 @@ from marsrec.lab.comparison import change, figures, spread
 from marsrec.lab.page import Picture, Table
 from marsrec.lab.results import Result
 from reproduction import paper
+from reproduction.comparable import alike, as_published, datasets, find, published_name, trained
 from reproduction.paper import METRICS
-from reproduction.selection import alike, as_published, datasets, find, published_name, trained
 
 MARS = ("mars-t", "mars-m")
 

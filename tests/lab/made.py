@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from reproduction.selection import origin
+from reproduction.comparable import origin
 
 from marsrec.data.catalog import CATALOG
 from marsrec.data.splits import SplitSettings
@@ -52,9 +52,13 @@ def result(
     )
 
 
-def write_with_ranks(folder: Path, made: Result, ranks: list[float], lengths: list[int]) -> None:
-    """Write a result and the ranks of its test targets."""
+def write_with_ranks(
+    folder: Path, made: Result, ranks: list[float], lengths: list[int], times: list[str] | None = None
+) -> None:
+    """Write a result and the ranks of its test targets; `times` are "same time" or "later"."""
     (folder / RANKS).mkdir(parents=True, exist_ok=True)
-    frame = {"rank": np.array(ranks, dtype=np.float32), "length": np.array(lengths, dtype=np.int32)}
+    frame: dict[str, Any] = {"rank": np.array(ranks, dtype=np.float32), "length": np.array(lengths, dtype=np.int32)}
+    if times is not None:
+        frame["time"] = pl.Series(times, dtype=pl.Enum(["same time", "later"]))
     pl.DataFrame(frame).write_parquet(folder / RANKS / f"{made.name}.parquet")
     (folder / f"{made.name}.json").write_text(json.dumps(made.model_dump(mode="json")))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from reproduction.comparable import USUAL, alike, find, trained
 from reproduction.main_comparison import contest, main_comparison, section, significance
-from reproduction.selection import USUAL, alike, find, trained
 from tests.lab.made import result, write_with_ranks
 
 from marsrec.models import RECIPES

@@ -172,6 +172,16 @@ def length_groups(result: Result, folder: Path) -> dict[str, NDArray[np.bool_]]:
     return members(length_buckets(lengths, density(result)))
 
 
+def time_groups(result: Result, folder: Path) -> dict[str, NDArray[np.bool_]]:
+    """Which targets have the time of the latest event before them, and which a later one.
+
+    Empty where all are alike, and for ranks that were written when this was not noted.
+    """
+    written = ranks(result, folder)
+    groups = members(written["time"]) if "time" in written.columns else {}
+    return groups if all(rows.any() for rows in groups.values()) else {}
+
+
 def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[Result], list[Result]]:
     """Results of two models with the seeds that both have; all of them if they have none in common."""
     seeds = {result.training.seed for result in first} & {result.training.seed for result in second}

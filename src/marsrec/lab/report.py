@@ -5,7 +5,7 @@ from pathlib import Path
 
 from marsrec.lab.comparison import contests
 from marsrec.lab.page import Section, write_report
-from marsrec.lab.pages import curves, everything, inspection, lengths, models
+from marsrec.lab.pages import curves, everything, groups, inspection, models
 from marsrec.lab.results import Result
 
 TITLE = "Results"
@@ -39,7 +39,7 @@ def sections(found: Sequence[Result], results: Path, against: str | None = None)
     compared = contests(found, against)
     return [
         models.section(compared, results),
-        lengths.section(compared, results),
+        groups.section(compared, results),
         curves.section(compared),
         *inspection.sections(compared, results),
         everything.section(found, results),

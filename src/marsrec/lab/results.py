@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from marsrec.atomic import atomic_file
 from marsrec.data.splits import Part, SplitSettings
 from marsrec.errors import DataError
+from marsrec.evaluation.groups import time_since
 from marsrec.lab.inspection import Inspection, inspect, read, write
 from marsrec.models import decisive
 from marsrec.nn.settings import ModelSettings
@@ -128,12 +129,13 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
                 f"{run}: {metric} was {value:.4f} after training and is {evaluation.metrics[metric]:.4f} now. "
                 "The folder or the software has changed; fit anew."
             )
+    split = recommender.split()
     measures = ("valid", "test", "parameters", "best_epoch", "epochs", "minutes", "curve")
     result = Result(
         data=named,
         fingerprint=recommender.histories.fingerprint,
         statistics=recommender.histories.statistics(),
-        training_length=recommender.split().average_length,
+        training_length=split.average_length,
         model=measured["model"],
         settings=recommender.settings,
         training=recommender.training,
@@ -143,7 +145,13 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         machine=measured.get("machine"),
     )
     path = results / f"{result.name}.json"
-    ranks = pl.DataFrame({"rank": evaluation.ranks.astype("float32"), "length": evaluation.lengths.astype("int32")})
+    ranks = pl.DataFrame(
+        {
+            "rank": evaluation.ranks.astype("float32"),
+            "length": evaluation.lengths.astype("int32"),
+            "time": time_since(split, split.targets(part)),
+        }
+    )
     with atomic_file(results / RANKS / f"{result.name}.parquet") as temporary:
         ranks.write_parquet(temporary, compression="zstd")
     if part == "test":  # what is seen in a model is seen on its test
