@@ -76,8 +76,8 @@ def test_no_room_reaches_forward() -> None:
     assert not forward
 
 
-FOREIGN = {"_getframe", "_exit", "_C", "_source_stamp", "_memory"}
-"""Private names of sys, os, torch and numba, which have no public ones for these; `_memory` goes with serve's own."""
+FOREIGN = {"_getframe", "_exit", "_C", "_source_stamp"}
+"""Private names of sys, os, torch and numba, which have no public ones for these."""
 
 
 def test_private_names_stay_in_their_file() -> None:
