@@ -9,7 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from marsrec.data.catalog import CATALOG, Dataset, Statistics, find, load, locate
+from marsrec.data.catalog import CATALOG, Dataset, Statistics, find, load, locate, row_order
+from marsrec.data.histories import Histories
+from marsrec.data.log import read_log
 from marsrec.errors import DataError
 
 TIME = 1_400_000_000
@@ -117,6 +119,16 @@ def test_other_statistics_are_an_error_that_names_both(tmp_path: Path) -> None:
     assert len(load(dataset, verify=False)) == 4
 
 
+def test_another_order_of_the_rows_is_noted(tmp_path: Path) -> None:
+    rows = pl.DataFrame(kept(), schema=["user", "item", "timestamp"], orient="row")
+    known = replace(TOY, order=row_order(read_log(rows)))
+    for name, frame in {"same": rows, "other": rows.reverse()}.items():
+        (tmp_path / name).mkdir()
+        frame.write_parquet(tmp_path / name / "toy.parquet")
+    assert not any("another order" in note for note in load(known, tmp_path / "same").notes)
+    assert any("another order" in note for note in load(known, tmp_path / "other").notes)
+
+
 def test_a_parquet_file_is_verified_too(tmp_path: Path) -> None:
     pl.DataFrame({"user": [1], "item": [1], "timestamp": [TIME]}).write_parquet(tmp_path / "toy.parquet")
     with pytest.raises(DataError, match=r"toy.parquet: toy must have .* has 1 users, 1 items and 1 interactions"):
@@ -186,3 +198,22 @@ def test_the_files_at_hand_have_the_expected_statistics(name: str) -> None:
     log = load(dataset, Path(folder))
     assert Statistics(log.n_users, log.n_items, len(log)) == dataset.expected
     assert log.unit == "s"
+    assert dataset.order is None or row_order(log) == dataset.order
+
+
+def test_ml_1m_in_exact_time_and_in_the_papers_order() -> None:
+    """The file has the rows of `ratings.dat`; results in exact time are of the same histories, sorted before."""
+    folder = os.environ.get("REAL_DATA")
+    if folder is None or locate("ml-1m", Path(folder)) is None:
+        pytest.skip("MARSREC_DATA has no ml-1m.parquet")
+    log = load("ml-1m", Path(folder))
+    in_time = replace(log, frame=log.frame.sort("user", "time", maintain_order=True))
+    exact, sorted_before = Histories.from_log(log), Histories.from_log(in_time)
+    assert exact.item_ids.decode(exact.items).equals(sorted_before.item_ids.decode(sorted_before.items))
+    assert (exact.times == sorted_before.times).all()
+    assert sorted_before.fingerprint == "c2e5014a8863e8af"  # of the results that are named ml-1m
+    paper = Histories.from_log(log, "recbole")
+    assert paper.fingerprint == "52c137c65ed9392c"  # of those that are named ml-1m-recbole
+    last = paper.offsets[1:] - 1
+    test_items = [of.item_ids.decode(of.items[last]).to_numpy() for of in (exact, paper)]
+    assert (test_items[0] != test_items[1]).mean() == pytest.approx(0.197, abs=5e-4)
