@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import httpx
 import pytest
 import uvicorn
 
+from marsrec.nn.readouts.base import Contributions
+from marsrec.nn.readouts.mars import Mars
 from marsrec.serve.app import create_app
 from marsrec.serve.settings import ServeSettings
 
@@ -121,6 +124,23 @@ def test_contributions_sum_to_the_score(page: Any) -> None:
         assert sum(map(float, line[2:])) == pytest.approx(float(line[1]), abs=1e-3)
     assert score == pytest.approx(float(row.get_attribute("data-score")), abs=1e-4)
     assert cells[-1][0] == "last state"
+
+
+def test_heads_that_are_no_time_scales(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a readout of somebody else may have them: the split is shown all the same."""
+    contributions = Mars.contributions
+
+    def without_scales(*arguments: Any, **options: Any) -> Contributions | None:
+        parts = contributions(*arguments, **options)
+        return None if parts is None else replace(parts, scales=None)
+
+    monkeypatch.setattr(Mars, "contributions", without_scales)
+    monkeypatch.setattr(Mars, "time_scales", lambda readout: None)
+    page.reload()
+    page.wait_for_selector(".recs li")
+    assert page.locator("svg.decay").count() == 0
+    assert page.locator("svg.timeline .dot").count() == 6 * 4
+    test_contributions_sum_to_the_score(page)
 
 
 def test_the_slider_changes_the_order(page: Any) -> None:

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from marsrec.errors import MarsrecError, SettingsError
-from marsrec.serve.endpoints import items, model, recommend, state, users
+from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
 from marsrec.serve.refusals import install
 from marsrec.serve.service import Service
@@ -53,8 +53,8 @@ def create_app(settings: ServeSettings) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    for subject in (recommend, users, items, model, state):  # a route of /users/{user} takes what those before it left
-        app.include_router(subject.router)
+    for router in ROUTERS:
+        app.include_router(router)
     install(app)
     app.add_middleware(Guard, settings=settings, metrics=service.metrics, full=service.full)
     if (PAGE / "index.html").is_file():

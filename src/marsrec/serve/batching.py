@@ -94,19 +94,19 @@ class Batcher(Generic[Job, Result]):
 
     def _run(self) -> None:
         while batch := self._next():
-            wanted = [(job, future) for job, future in batch if future.set_running_or_notify_cancel()]
-            if not wanted:
+            running = [(job, future) for job, future in batch if future.set_running_or_notify_cancel()]
+            if not running:
                 continue
             try:
-                outcomes: Sequence[Result | Exception] = self._work([job for job, _ in wanted])
+                outcomes: Sequence[Result | Exception] = self._work([job for job, _ in running])
             except BaseException as error:  # also what is no Exception, such as a panic of polars: the thread goes on
-                outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(wanted)
-            for (_, future), outcome in zip(wanted, outcomes, strict=True):
+                outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(running)
+            for (_, future), outcome in zip(running, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)
                 else:
                     future.set_result(outcome)
-            self._worked(len(wanted))
+            self._worked(len(running))
 
     def _next(self) -> list[tuple[Job, "Future[Result]"]]:
         """The next jobs; nothing once it is closed and all is done."""

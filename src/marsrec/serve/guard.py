@@ -79,8 +79,8 @@ class Guard:
             raise RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
         if self.settings.token is not None:
             given = headers.get("authorization", "")
-            wanted = f"Bearer {self.settings.token.get_secret_value()}"
-            if not hmac.compare_digest(given.encode(), wanted.encode()):
+            expected = f"Bearer {self.settings.token.get_secret_value()}"
+            if not hmac.compare_digest(given.encode(), expected.encode()):
                 raise RefusalError(
                     401, "no_token", "The token is missing or wrong.", "Send Authorization: Bearer TOKEN."
                 )

@@ -92,10 +92,10 @@ class Sessions:
 
         Raises what the store raises when it is away, since waiting for it once is enough.
         """
-        wanted = list(dict.fromkeys(users))
-        versions = self.store.versions(wanted)
+        distinct = list(dict.fromkeys(users))
+        versions = self.store.versions(distinct)
         found: dict[str, Session | Exception] = {}
-        for user in wanted:
+        for user in distinct:
             version = versions.get(user, NOTHING)
             if version == NOTHING and not self._is_saved(user):
                 self._live.pop(user, None)  # one who was forgotten

@@ -19,8 +19,8 @@ from marsrec.serve.models import Model, Models
 from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
-from marsrec.serve.store import Event, Job
-from marsrec.serve.worker import RecommendJob, Result, SimilarJob, work
+from marsrec.serve.store import Event, Write
+from marsrec.serve.worker import Job, Result, work
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Service:
         self.store = self.models.store
         batches = self.metrics.batches
 
-        def working(name: str) -> Batcher[RecommendJob | SimilarJob, Result]:
+        def working(name: str) -> Batcher[Job, Result]:
             return Batcher(
                 work,
                 most=settings.batch,
@@ -52,7 +52,7 @@ class Service:
         # reads whole histories; nobody else waits for that either.
         self.answers, self.users, self.explained = map(working, ("answers", "users", "explained"))
         # Posts that come at the same time share a transaction, and so the time that the disk takes.
-        self.writes: Batcher[Job, int] = Batcher(
+        self.writes: Batcher[Write, int] = Batcher(
             self.store.write, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
         )
         self._searching = asyncio.Semaphore(SEARCHES)
@@ -102,8 +102,8 @@ class Service:
 
     def measure(self) -> None:
         """Bring gauges up to date."""
-        for what, batcher in self._batchers.items():
-            self.metrics.waiting.labels(what).set(len(batcher))
+        for name, batcher in self._batchers.items():
+            self.metrics.waiting.labels(name).set(len(batcher))
         for name in self.models.names:
             sessions = self.models.get(name).sessions
             self.metrics.sessions.labels(name).set(len(sessions))

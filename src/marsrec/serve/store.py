@@ -53,7 +53,7 @@ class Removal:
     event: Event | None = None
 
 
-Job = tuple[str, Sequence[Event] | Removal]
+Write = tuple[str, Sequence[Event] | Removal]
 """A user, and what to keep or to forget."""
 
 Version = tuple[int, int]
@@ -117,24 +117,24 @@ class Store:
                 f"{self.place}: its times are in {found}, those of the model in {unit}. Name another store."
             )
 
-    def write(self, jobs: Sequence[Job]) -> list[int | Exception]:
+    def write(self, writes: Sequence[Write]) -> list[int | Exception]:
         """Keep and forget events of some users in one transaction, durable when this returns.
 
         Returns
         -------
         list
-            For each job how many of its events are new, or were removed, or why nothing was done.
+            For each write how many of its events are new, or were removed, or why nothing was done.
         """
-        outcomes: list[int | Exception] = [0] * len(jobs)
+        outcomes: list[int | Exception] = [0] * len(writes)
         with self._writing() as connection:
             # Everybody locks users in the same order, so that nobody waits for one who waits for him.
-            for place in sorted(range(len(jobs)), key=lambda place: jobs[place][0]):
-                user, wanted = jobs[place]
+            for place in sorted(range(len(writes)), key=lambda place: writes[place][0]):
+                user, change = writes[place]
                 try:
-                    if isinstance(wanted, Removal):
-                        outcomes[place] = self._remove(connection, user, wanted.event)
+                    if isinstance(change, Removal):
+                        outcomes[place] = self._remove(connection, user, change.event)
                     else:
-                        outcomes[place] = self._add(connection, user, wanted)
+                        outcomes[place] = self._add(connection, user, change)
                 except FullError as error:
                     outcomes[place] = error
         return outcomes
@@ -169,9 +169,9 @@ class Store:
             count = connection.execute(sa.select(_users.c.events).where(mine).with_for_update()).scalar_one_or_none()
         different = list(dict.fromkeys(events))
         # Two parameters for an event of a post, which has at most 1,000; SQLite takes 32,766.
-        wanted = [(event.item, event.time) for event in different]
+        pairs = [(event.item, event.time) for event in different]
         kept = sa.select(_events.c.item, _events.c.time).where(
-            _events.c.user == user, sa.tuple_(_events.c.item, _events.c.time).in_(wanted)
+            _events.c.user == user, sa.tuple_(_events.c.item, _events.c.time).in_(pairs)
         )
         there = {Event(item, time) for item, time in connection.execute(kept)}
         fresh = [event for event in different if event not in there]

@@ -58,7 +58,7 @@ class RecommendJob:
     explain: bool = False
 
     def request(self, past: Past | None, latest: int, seen: NDArray[np.int64]) -> Request:
-        """The same as `Inference` takes it, for a history whose latest event was at `latest`."""
+        """What `Inference` takes, for a history whose latest event was at `latest`."""
         at = self.model.inference.moment(self.at, latest, self.since)
         return Request(past, at, self.k, seen if self.mask_seen else None, self.candidates)
 
@@ -70,6 +70,13 @@ class SimilarJob:
     model: Model
     code: int
     k: int
+
+    def result(self) -> "Result":
+        """What becomes of it."""
+        return Result(self.model.inference.similar(self.code, self.k))
+
+
+Job = RecommendJob | SimilarJob
 
 
 @dataclass(frozen=True)
@@ -87,16 +94,22 @@ class Result:
     """With `explain`, for a user: the latest events, unknown items included."""
 
 
-def work(jobs: Sequence[RecommendJob | SimilarJob]) -> list[Result | Exception]:
-    """Results of jobs for any models; what goes wrong with one does not touch the others."""
+def work(jobs: Sequence[Job]) -> list[Result | Exception]:
+    """Results of jobs for any models; what goes wrong with one does not touch the others.
+
+    Jobs to recommend are computed together, all others one by one.
+    """
     results: dict[int, Result | Exception] = {}
     by_model: dict[int, list[tuple[int, RecommendJob]]] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, RecommendJob):
             by_model.setdefault(id(job.model), []).append((place, job))
             continue
-        with _COMPUTING:
-            results[place] = Result(job.model.inference.similar(job.code, job.k))
+        try:
+            with _COMPUTING:
+                results[place] = job.result()
+        except Exception as error:
+            results[place] = error
     for group in by_model.values():
         places, own = zip(*group, strict=True)
         results.update(zip(places, _recommended(own), strict=True))

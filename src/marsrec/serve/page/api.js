@@ -19,7 +19,7 @@ function exact(key, value, context) {
 export function useToken(token) { sessionStorage.setItem(KEY, token); }
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}) };
   const token = sessionStorage.getItem(KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -37,20 +37,20 @@ const query = (given) => {
   return `?${parameters}`;
 };
 
-export const getModel = (model) => ask(`/v1/model${query({ model })}`);
-export const findUsers = (search, model, signal) => ask(`/v1/users${query({ search, model, limit: 30 })}`, { signal });
-export const findItems = (search, model, signal) => ask(`/v1/items${query({ search, model, limit: 30 })}`, { signal });
+export const getModel = (model) => request(`/v1/model${query({ model })}`);
+export const findUsers = (search, model, signal) => request(`/v1/users${query({ search, model, limit: 30 })}`, { signal });
+export const findItems = (search, model, signal) => request(`/v1/items${query({ search, model, limit: 30 })}`, { signal });
 
 export const recommendToUser = (user, { model, at, signal }) =>
-  ask(`/v1/users/${encodeURIComponent(user)}/recommendations${query({ k: 10, explain: true, model, at })}`, { signal });
+  request(`/v1/users/${encodeURIComponent(user)}/recommendations${query({ k: 10, explain: true, model, at })}`, { signal });
 
 export async function recommendForHistory(history, { model, at, signal }) {
   const body = JSON.stringify({ history, k: 10, explain: true, at });
-  return (await ask(`/v1/recommend${query({ model })}`, { method: "POST", body, signal })).results[0];
+  return (await request(`/v1/recommend${query({ model })}`, { method: "POST", body, signal })).results[0];
 }
 
 export const removeEvent = (user, item, time) =>
-  ask(`/v1/users/${encodeURIComponent(user)}/events${query({ item, time })}`, { method: "DELETE" });
+  request(`/v1/users/${encodeURIComponent(user)}/events${query({ item, time })}`, { method: "DELETE" });
 
 export const addEvent = (user, item, time) =>
-  ask(`/v1/users/${encodeURIComponent(user)}/events`, { method: "POST", body: JSON.stringify({ events: [{ item, time }] }) });
+  request(`/v1/users/${encodeURIComponent(user)}/events`, { method: "POST", body: JSON.stringify({ events: [{ item, time }] }) });

@@ -15,6 +15,8 @@ export function svg(name, given = {}, ...children) {
 const text = (x, y, content, given = {}) => { const t = svg("text", { x, y, ...given }); t.textContent = content; return t; };
 const titled = (element, words) => { const t = svg("title"); t.textContent = words; element.append(t); return element; };
 
+export const headName = (head, k) => `head ${k + 1}${head.half_life ? `: half-life ${head.half_life}` : ""}`;
+
 // Age in seconds to a share of the width: 0 is long ago, 1 is now. Ages are logarithmic from `first` seconds on.
 function ageScale(oldest, first = 30) {
   const span = Math.log1p(Math.max(oldest, 3600) / first);
@@ -23,7 +25,7 @@ function ageScale(oldest, first = 30) {
 
 function ageAxis(scale, left, width, y, top, oldest) {
   const group = svg("g");
-  let taken = left + width; // where "asked" stands
+  let taken = left + width; // where "request" stands
   for (const [age, label] of MARKS) {
     if (age > oldest * 1.05) break;
     const x = left + width * scale(age);
@@ -31,7 +33,7 @@ function ageAxis(scale, left, width, y, top, oldest) {
     taken = x;
     group.append(svg("line", { x1: x, x2: x, y1: top, y2: y, class: "axis" }), text(x, y + 14, label, { "text-anchor": "middle" }));
   }
-  group.append(text(left + width, y + 14, "asked", { "text-anchor": "middle", class: "strong" }));
+  group.append(text(left + width, y + 14, "request", { "text-anchor": "middle", class: "strong" }));
   return group;
 }
 
@@ -56,11 +58,11 @@ export function timeline(reading, at, unitPerSecond, width) {
       const x = left + (width - left - right) * scale(ages[index]);
       const weight = heads.length ? event.weights[k] : 1;
       const tall = heads.length ? (lane - 22) * (weight / most) : 10;
-      const said = `${event.title ?? event.item}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
+      const label = `${event.title ?? event.item}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
       group.append(svg("line", { x1: x, x2: x, y1: base, y2: base - tall, class: "stem" }));
-      group.append(titled(svg("circle", { cx: x, cy: base - tall, r: 2.6, class: "dot" }), said));
+      group.append(titled(svg("circle", { cx: x, cy: base - tall, r: 2.6, class: "dot" }), label));
     });
-    if (heads.length) group.append(text(left, base - lane + 12, `head ${k + 1}: half-life ${heads[k].half_life}, gate ${(100 * heads[k].gate).toFixed(0)} %`, { class: "strong" }));
+    if (heads.length) group.append(text(left, base - lane + 12, `${headName(heads[k], k)}${reading.scales ? `, gate ${(100 * heads[k].gate).toFixed(0)} %` : ""}`, { class: "strong" }));
     picture.append(group);
   }
   picture.setAttribute("aria-label", `Timeline of ${events.length} events over ${words(oldest)}${heads.length ? `, weighed by ${heads.length} heads` : ""}. The table below says the same.`);

@@ -1,4 +1,4 @@
-// The page: whose history, asked when, and what the models make of it.
+// The page: whose history, at which moment, and what the models make of it.
 
 import * as api from "./api.js";
 import { card, make, named } from "./result.js";
@@ -8,13 +8,13 @@ const $ = (id) => document.getElementById(id);
 const OWN = "marsrec-own";
 const AGES = [[0, "just now"], [600, "10 minutes ago"], [3600, "1 hour ago"], [6 * 3600, "6 hours ago"], [86400, "1 day ago"], [7 * 86400, "1 week ago"], [30 * 86400, "1 month ago"], [182 * 86400, "6 months ago"], [365 * 86400, "1 year ago"]];
 
-// base: the moment that is asked where the slider is at its left end; null until the server has told it.
+// base: the moment of requests where the slider is at its left end; null until an answer has named it.
 const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", origin: null, base: null, latest: null, moved: false, before: {}, shown: {}, running: {} };
 
 const chosen = () => [$("model").value, $("other").value].filter((name, index, all) => name && all.indexOf(name) === index);
 const info = () => state.models[$("model").value];
 
-function say(text, wrong = false) {
+function status(text, wrong = false) {
   $("status").textContent = text;
   $("status").classList.toggle("wrong", wrong);
 }
@@ -32,16 +32,16 @@ async function attempt(work) {
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) { $("token-form").hidden = false; $("token").focus(); }
-    say(error.status === 401 && api.hasToken() ? "The server did not take this token." : error.message, true);
+    status(error.status === 401 && api.hasToken() ? "The server did not take this token." : error.message, true);
     return undefined;
   }
 }
 
-// ------------------------------------------------------------ what is asked
+// ----------------------------------------------- the moment of requests
 
 const moment = () => (state.base === null ? null : later(state.base, offset(Number($("at").value)), info().unit));
 
-// Requests that name no moment are made now, or at the end of the log, as the server was told.
+// Requests that name no moment are made now, or at the end of the log, as the server is set.
 const usualMoment = () => (state.usual === "now" ? Math.floor(Date.now() / 1000) * perSecond(info().unit) : info().log_end);
 
 function showMoment() {
@@ -51,17 +51,17 @@ function showMoment() {
   const when = state.base === null ? "" : ` (${date(moment(), info().unit)})`;
   $("at-words").textContent = `${seconds === 0 ? start : `${words(seconds)} later`}${when}`;
   $("at").setAttribute("aria-valuetext", $("at-words").textContent);
-  const hear = chosen().filter((name) => state.models[name]?.clock === "request");
-  $("clock").textContent = hear.length
-    ? `${hear.join(" and ")} ${hear.length > 1 ? "hear when they are" : "hears when it is"} asked: move the slider and see the order change.`
-    : "The moment of the request changes nothing here. A model fitted with --clock request hears it.";
+  const onRequestClock = chosen().filter((name) => state.models[name]?.clock === "request");
+  $("clock").textContent = onRequestClock.length
+    ? `The moment of the request counts for ${onRequestClock.join(" and ")}: move the slider and see the order change.`
+    : "The moment of the request changes nothing here. It counts for a model fitted with --clock request.";
   $("add-hint").textContent = state.mode === "user" ? `A click stores the event at ${date(eventTime(), info().unit)}.` : "";
 }
 
 // Events of one's own are so long before the moment when the history was begun.
 const ownHistory = () => state.own.map(({ item, age }) => ({ item, time: later(state.origin, -age, info().unit) }));
 
-const ask = (events, at, signal) => Promise.all(chosen().map((model) => (state.mode === "user"
+const recommend = (events, at, signal) => Promise.all(chosen().map((model) => (state.mode === "user"
   ? api.recommendToUser(state.user, { model, at, signal })
   : api.recommendForHistory(events, { model, at, signal }))));
 
@@ -80,7 +80,7 @@ async function refresh({ keepBase = true } = {}) {
   await attempt(async () => {
     let results;
     try {
-      results = await ask(events, at, signal);
+      results = await recommend(events, at, signal);
     } catch (error) {
       if (error.code === "too_early" && at !== null && state.mode === "user") { // an event came in from elsewhere
         state.base = null;
@@ -91,7 +91,7 @@ async function refresh({ keepBase = true } = {}) {
         $("results").replaceChildren();
         state.shown = {};
         showMoment();
-        say(`${state.user} has no events yet. Add one.`);
+        status(`${state.user} has no events yet. Add one.`);
         return;
       }
       throw error;
@@ -116,11 +116,11 @@ function show(results) {
   }
   showMoment();
   const whose = state.mode === "user" ? `user ${state.user}` : "your history";
-  say(`${results[0].items.length} recommendations for ${whose}.`);
+  status(`${results[0].items.length} recommendations for ${whose}.`);
   state.shown = Object.fromEntries(results.map((result) => [result.model, result.items.map((entry) => entry.item)]));
 }
 
-// Arrows tell how the order changed since the slider left its end, or by what was done last.
+// Arrows show how the order changed since the slider left its end, or by what was done last.
 const remember = () => { state.before = state.shown; };
 const forget = () => { state.before = state.shown = {}; };
 
@@ -157,7 +157,7 @@ async function searchItems() {
   $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item, title) }, ...named({ item, title }), make("small", {}, `${count}×`)))));
 }
 
-// An event is taken at the moment that is asked, and a second after the latest one at least.
+// An event is taken at the moment of the request, and a second after the latest one at least.
 const eventTime = () => Math.max(moment() ?? usualMoment(), state.latest === null ? 0 : later(state.latest, 1, info().unit));
 
 async function add(item, title) {
@@ -170,7 +170,7 @@ async function add(item, title) {
     return;
   }
   const { user } = state;
-  if (user === null) { say("Choose a user first, or type the id of a new one.", true); return; }
+  if (user === null) { status("Choose a user first, or type the id of a new one.", true); return; }
   const time = eventTime();
   const done = await attempt(async () => api.addEvent(user, item, time));
   if (!done || state.user !== user) return;
@@ -232,8 +232,8 @@ async function start() {
   $("other-label").hidden = state.names.length < 2;
   showMoment();
   await Promise.all([searchUsers(), searchItems()]);
-  const asked = new URLSearchParams(location.search).get("user");
-  const initial = asked ?? document.querySelector("#users button")?.dataset.user;
+  const wanted = new URLSearchParams(location.search).get("user");
+  const initial = wanted ?? document.querySelector("#users button")?.dataset.user;
   if (initial) await choose(initial);
 }
 

@@ -1,6 +1,6 @@
 // What one model makes of a history: timeline, decay curves, recommendations and why.
 
-import { bar, decay, timeline } from "./draw.js";
+import { bar, decay, headName, timeline } from "./draw.js";
 import { date, perSecond } from "./time.js";
 
 export function make(name, given = {}, ...children) {
@@ -34,7 +34,7 @@ function sharesOf(explanation, { heads, events, earlier }) {
 }
 
 function legend(heads) {
-  const entries = [["last", "last state of the encoder"], ...heads.map((head, k) => [`h${k % 8}`, `head ${k + 1}: half-life ${head.half_life}`])];
+  const entries = [["last", "last state of the encoder"], ...heads.map((head, k) => [`h${k % 8}`, headName(head, k)])];
   return make("ul", { className: "legend" }, ...entries.map(([style, label]) => make("li", {}, make("span", { className: `swatch ${style}` }), label)));
 }
 
@@ -98,20 +98,26 @@ function eventTable(reading, unit) {
       make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, ...cell))))))));
 }
 
+// Heads that are no time scales have no numbers of their own: events have a weight in each.
+function withHeads(reading) {
+  const scales = reading.heads.length > 0;
+  return { ...reading, scales, heads: scales ? reading.heads : (reading.events[0]?.weights ?? []).map(() => ({})) };
+}
+
 // Letters keep their size: where there is little room, pictures are drawn narrower, not smaller.
 export function card(info, result, before, width) {
-  const { reading } = result;
+  const reading = result.reading && withHeads(result.reading);
   const article = make("article", { "data-model": result.model, "aria-label": result.model });
   const test = info.metrics?.test ?? {};
   const measured = ["HR@10", "NDCG@10"].filter((name) => name in test).map((name) => `${name} ${(100 * test[name]).toFixed(2)}`).join(", ");
   article.append(make("header", {}, make("h2", {}, info.name), make("p", { className: "caption" }, `${info.title}${measured ? `; test × 100: ${measured}` : ""}`)));
   if (result.source === "popularity") article.append(make("p", { className: "caption" }, "No known item in the history: these are the most frequent items."));
-  article.append(make("h3", {}, "Recommended"), reading?.heads.length ? legend(reading.heads) : "", recommendations(result, before));
+  article.append(make("h3", {}, "Recommended"), reading?.heads.length ? legend(reading.heads) : "", recommendations({ ...result, reading }, before));
   if (reading) {
     article.append(make("h3", {}, "What it looks at"), timeline(reading, result.at, perSecond(info.unit), width));
     if (reading.earlier) article.append(make("p", { className: "caption" }, `${reading.earlier} earlier events count too.`));
     article.append(eventTable(reading, info.unit));
-    if (reading.heads.length) article.append(make("h3", {}, "How fast events fade for this user"), decay(reading, width));
+    if (reading.scales) article.append(make("h3", {}, "How fast events fade for this user"), decay(reading, width));
     else article.append(make("p", { className: "caption" }, `${info.title} has no time scales of its own: it sees ${info.clock ? "times" : "the order of events"}.`));
   }
   return article;

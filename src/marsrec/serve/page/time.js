@@ -19,7 +19,7 @@ export const date = (moment, unit) => {
   return Number.isNaN(when.getTime()) ? String(moment) : `${when.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 };
 
-// The slider is logarithmic: from no time over a minute to 90 days, in steps that can be told apart.
+// The slider is logarithmic: from no time over a minute to 90 days, in steps that differ visibly.
 export const STEPS = 100;
 export const offset = (position) => (position === 0 ? 0 : Math.round(60 * (FURTHEST / 60) ** ((position - 1) / (STEPS - 1))));
 
