@@ -1,4 +1,4 @@
-"""The server under load, on loopback, asked from this process: throughput, waiting times, overload, memory, model swap.
+"""The server under load, on loopback, with clients in this process: throughput, waiting, overload, memory, model swap.
 
 `python -m benchmarks.serving` takes some minutes; `--quick` a small part of that. Client and server share the cores, so
 that a server with cores of its own does better.
@@ -27,7 +27,7 @@ EVENTS = 30
 
 
 class Connection:
-    """A connection that is kept open; the least that HTTP asks of a client."""
+    """A connection that is kept open; the least that an HTTP client does."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -39,7 +39,7 @@ class Connection:
     async def __aexit__(self, *_: object) -> None:
         self.writer.close()
 
-    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+    async def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
@@ -59,13 +59,13 @@ class Server:
         store = ["--store", str(folder.with_name(f"{time.time_ns()}.db"))]
         self.process = subprocess.Popen([*command, *store], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        said = []
+        lines = []
         for line in self.process.stderr:
-            said.append(line)
+            lines.append(line)
             if "Serving http" in line:
                 self.port = int(line.split(":")[2].split()[0])
                 return
-        raise RuntimeError(f"the server did not start: {''.join(said)}")
+        raise RuntimeError(f"the server did not start: {''.join(lines)}")
 
     def __enter__(self) -> "Server":
         return self
@@ -87,7 +87,7 @@ class Server:
 
 async def _once(port: int, path: str) -> tuple[int, bytes]:
     async with Connection(port) as connection:
-        return await connection.ask("GET", path)
+        return await connection.send("GET", path)
 
 
 def model(folder: Path, items: int, recipe: str = "mars-m") -> Path:
@@ -118,7 +118,7 @@ def history(rng: np.random.Generator, items: int) -> list[dict[str, int]]:
 
 
 async def load(port: int, clients: int, seconds: float, items: int) -> tuple[Counter[int], np.ndarray, float]:
-    """Ask from several clients at once: how often each status, how long the good answers took, and how long it went."""
+    """Requests of several clients at once: how often each status, how long good answers took, and seconds in all."""
     started = time.perf_counter()
     statuses: Counter[int] = Counter()
     taken: list[float] = []
@@ -132,7 +132,7 @@ async def load(port: int, clients: int, seconds: float, items: int) -> tuple[Cou
                 began = time.perf_counter()
                 if began > until:
                     return
-                status, _ = await connection.ask("POST", "/v1/recommend", bodies[turn % len(bodies)])
+                status, _ = await connection.send("POST", "/v1/recommend", bodies[turn % len(bodies)])
                 statuses[status] += 1
                 if status == 200:
                     taken.append(time.perf_counter() - began)
@@ -150,13 +150,13 @@ async def event_to_recommendation(port: int, items: int, count: int, users: int)
     async with Connection(port) as connection:
         for user in range(users):
             events = [{"item": int(i), "time": START + 60 * n} for n, i in enumerate(rng.integers(0, items, 200))]
-            await connection.ask("POST", f"/v1/users/user{user}/events", {"events": events})
+            await connection.send("POST", f"/v1/users/user{user}/events", {"events": events})
         for turn in range(count):
             place = f"user{turn % users}"
             event = {"item": int(rng.integers(items)), "time": START + 10**6 + turn}
             began = time.perf_counter()
-            await connection.ask("POST", f"/v1/users/{place}/events", {"events": [event]})
-            status, _ = await connection.ask("GET", f"/v1/users/{place}/recommendations?k=10")
+            await connection.send("POST", f"/v1/users/{place}/events", {"events": [event]})
+            status, _ = await connection.send("GET", f"/v1/users/{place}/recommendations?k=10")
             taken.append(time.perf_counter() - began)
             assert status == 200
     return np.array(taken[1:])
@@ -171,7 +171,7 @@ async def swaps(port: int, folder: Path, times: int) -> Counter[int]:
             with torch.no_grad():
                 other.network.items.weight.mul_(1.01)
             await asyncio.to_thread(other.save, folder, histories=False)
-            status, body = await connection.ask("POST", "/v1/model/reload")
+            status, body = await connection.send("POST", "/v1/model/reload")
             assert status == 200, body
     statuses, _, _ = await running
     return statuses
@@ -255,10 +255,10 @@ def _overload(root: Path, seconds: float) -> None:
             others = sum(statuses.values()) - statuses[200] - statuses[503]
             rows.append([name, str(clients), *answered, str(others), *milliseconds(taken), f"{grown:+.1f}"])
     show(
-        "Overload: a server whose queue holds 64 histories, asked by more clients than that at once",
+        "Overload: a server whose queue holds 64 histories, and more clients than that at once",
         ["load", "clients", "200/s", "503/s", "others", "p50 ms", "p99 ms", "peak memory, MB"],
         rows,
-        "A client that gets 503 waits 50 ms and asks again.",
+        "A client that gets 503 waits 50 ms and tries again.",
     )
 
 
