@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from marsrec.cli import console
+from marsrec.cli import console, options
 from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
 from marsrec.cli.evaluate import compare, evaluate
@@ -37,7 +37,7 @@ def _begin(context: typer.Context) -> None:
 
 
 for command in (demo, datasets, prepare, fit, evaluate, compare, recommend, explain, serve, models, doctor):
-    app.command()(command)
+    options.add(app, command)
 app.add_typer(lab, name="lab")
 
 

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.options import Json
+from marsrec.cli.options import Json, Shorthands
+
+HEADS = "readout.heads"
 
 
 def models(
+    options: Annotated[dict[str, Any], Shorthands({"length": "length", "dim": "dim", "heads": HEADS})],
     items: Annotated[int, typer.Option(help="Number of items.")] = 12_101,
-    length: Annotated[int, typer.Option(help="Number of latest events looked at.")] = 50,
-    heads: Annotated[int, typer.Option(help="Decay rates of MARS.")] = 4,
-    dim: Annotated[int, typer.Option(help="Width of embeddings.")] = 64,
     as_json: Json = False,
 ) -> None:
     """List every recipe with its parts and its number of parameters."""
@@ -21,10 +21,9 @@ def models(
 
     rows = []
     for name, recipe in RECIPES.items():
-        options: dict[str, Any] = {"length": length, "dim": dim}
-        if "heads" in type(recipe.readout).model_fields:
-            options["readout.heads"] = heads
-        network = model_settings(name, options=options).build(items)
+        foreign = set() if "heads" in type(recipe.readout).model_fields else {HEADS}
+        settings = model_settings(name, options={key: value for key, value in options.items() if key not in foreign})
+        network = settings.build(items)
         rows.append(
             {
                 "name": name,
@@ -40,7 +39,8 @@ def models(
     if as_json:
         console.as_json(rows)
         return
-    console.table(f"Recipes ({items:,} items, length {length})", list(rows[0]), [list(row.values()) for row in rows])
+    cells = [list(row.values()) for row in rows]
+    console.table(f"Recipes ({items:,} items, length {settings.length})", list(rows[0]), cells)
     console.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
 
 
@@ -64,7 +64,8 @@ def demo(
     """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
     from marsrec.cli.demo import run
     from marsrec.cli.serve import serve as serve_models
+    from marsrec.serve.settings import ServeSettings
 
     folders = run(out)
     if serve:
-        serve_models(folders, port=port)
+        serve_models(ServeSettings(models=tuple(folders), port=port))

@@ -6,24 +6,7 @@ from typing import Annotated
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.options import (
-    Data,
-    Deduplicate,
-    DropBadRows,
-    Item,
-    Json,
-    MaxItemEvents,
-    MaxUserEvents,
-    MinItemEvents,
-    MinRating,
-    MinUserEvents,
-    Rating,
-    TiesOption,
-    Time,
-    Unit,
-    User,
-    open_with,
-)
+from marsrec.cli.options import Data, Filters, Json, Log, TiesOption
 
 
 def datasets(as_json: Json = False) -> None:
@@ -56,20 +39,10 @@ def datasets(as_json: Json = False) -> None:
 
 def prepare(
     log: Data,
-    out: Annotated[Path | None, typer.Option(help="Folder to write; without it only the statistics are shown.")] = None,
-    user: User = None,
-    item: Item = None,
-    time: Time = None,
-    rating: Rating = None,
-    min_rating: MinRating = None,
-    unit: Unit = "auto",
-    deduplicate: Deduplicate = False,
-    drop_bad_rows: DropBadRows = False,
-    min_user_events: MinUserEvents = 1,
-    max_user_events: MaxUserEvents = None,
-    min_item_events: MinItemEvents = 1,
-    max_item_events: MaxItemEvents = None,
+    log_settings: Log,
+    filters: Filters,
     ties: TiesOption = "file",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; without it only the statistics are shown.")] = None,
     titles: Annotated[
         Path | None, typer.Option(help="A file with the columns item and title, for pages that people read.")
     ] = None,
@@ -77,10 +50,11 @@ def prepare(
 ) -> None:
     """Read, check and filter a log, and write histories that open at once."""
     from marsrec.data.histories import Histories
+    from marsrec.data.source import open_data
     from marsrec.data.times import utc_date
     from marsrec.data.titles import with_titles
 
-    source = open_with(locals(), log)
+    source = open_data(log, log_settings=log_settings, filters=filters, ties=ties)
     histories, notes = source.histories, list(source.notes)
     if titles is not None:
         histories, note = with_titles(histories, titles)

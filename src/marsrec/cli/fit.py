@@ -3,49 +3,38 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.options import (
-    MODEL,
-    TRAIN,
-    Data,
-    Deduplicate,
-    DropBadRows,
-    Item,
-    Json,
-    MaxItemEvents,
-    MaxUserEvents,
-    MinItemEvents,
-    MinRating,
-    MinUserEvents,
-    Rating,
-    TiesOption,
-    Time,
-    Unit,
-    User,
-    open_with,
-)
+from marsrec.cli.options import MODEL, TRAIN, Data, Fields, Filters, Json, Log, Shorthands, TiesOption
 from marsrec.errors import SettingsError
+
+if TYPE_CHECKING:
+    from marsrec.data.splits import SplitSettings
+    from marsrec.training.settings import TrainingSettings
+
+SHORTHANDS = {
+    "length": "length",
+    "dim": "dim",
+    "heads": "readout.heads",
+    "dropout": "encoder.dropout",
+    "clock": "readout.clock",
+}
+"""Model settings that have an option of their own; `--set` reaches all."""
 
 
 def fit(
     data: Data,
+    *,
     model: Annotated[str, typer.Option(help="A recipe of `marsrec models`, or mars.", rich_help_panel=MODEL)] = "mars",
-    out: Annotated[Path | None, typer.Option(help="Folder to write; runs/DATA-MODEL if not given.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
     encoder: Annotated[str | None, typer.Option(help="Another encoder.", rich_help_panel=MODEL)] = None,
     readout: Annotated[str | None, typer.Option(help="Another readout.", rich_help_panel=MODEL)] = None,
-    length: Annotated[int | None, typer.Option(help="Latest events looked at.", rich_help_panel=MODEL)] = None,
-    dim: Annotated[int | None, typer.Option(help="Width of embeddings.", rich_help_panel=MODEL)] = None,
-    heads: Annotated[int | None, typer.Option(help="Decay rates of MARS.", rich_help_panel=MODEL)] = None,
-    dropout: Annotated[float | None, typer.Option(help="Dropout of the encoder.", rich_help_panel=MODEL)] = None,
-    clock: Annotated[
-        Literal["last-event", "request"] | None,
-        typer.Option(help="From when MARS measures ages.", rich_help_panel=MODEL),
+    options: Annotated[dict[str, Any], Shorthands(SHORTHANDS, MODEL)],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any model setting, such as readout.time_scale=linear.", rich_help_panel=MODEL),
     ] = None,
     published: Annotated[
         bool,
@@ -53,103 +42,44 @@ def fit(
             "--published", help="Do what a baseline's published code does, not its paper.", rich_help_panel=MODEL
         ),
     ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any model setting, such as readout.time_scale=linear.", rich_help_panel=MODEL),
-    ] = None,
-    epochs: Annotated[int, typer.Option(help="At most this many.", rich_help_panel=TRAIN)] = 200,
-    patience: Annotated[int, typer.Option(help="Epochs without a better NDCG@10.", rich_help_panel=TRAIN)] = 20,
-    learning_rate: Annotated[float, typer.Option(help="Adam's.", rich_help_panel=TRAIN)] = 1e-3,
-    targets_per_batch: Annotated[
-        int | None,
-        typer.Option(help="Events per step; 2048, or the recipe's own (fearec: 256).", rich_help_panel=TRAIN),
-    ] = None,
-    overlap: Annotated[float, typer.Option(help="Share of a window that is context.", rich_help_panel=TRAIN)] = 0.5,
-    prefix_share: Annotated[
-        float, typer.Option(help="Share of the prefixes per epoch, for models not causal.", rich_help_panel=TRAIN)
-    ] = 1.0,
-    sampled_negatives: Annotated[
-        int, typer.Option(help="Sampled softmax over this many items; 0 is the full softmax.", rich_help_panel=TRAIN)
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="All randomness follows from it.", rich_help_panel=TRAIN)] = 0,
-    max_minutes: Annotated[
-        float | None, typer.Option(help="Stop then and keep the best.", rich_help_panel=TRAIN)
-    ] = None,
-    accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.", rich_help_panel=TRAIN)] = "auto",
-    devices: Annotated[
-        str, typer.Option(help="How many devices: auto is one, -1 all.", rich_help_panel=TRAIN)
-    ] = "auto",
-    precision: Annotated[
-        Literal["32-true", "bf16-mixed", "16-mixed"], typer.Option(help="Number format.", rich_help_panel=TRAIN)
-    ] = "32-true",
-    split: Annotated[
-        Literal["leave-one-out", "global-time"], typer.Option(help="What is held out.", rich_help_panel=TRAIN)
-    ] = "leave-one-out",
-    valid_from: Annotated[
-        str | None, typer.Option(help="global-time: fraction or date; 0.8 if not given.", rich_help_panel=TRAIN)
-    ] = None,
-    test_from: Annotated[
-        str | None, typer.Option(help="global-time: fraction or date; 0.9 if not given.", rich_help_panel=TRAIN)
-    ] = None,
-    user: User = None,
-    item: Item = None,
-    time: Time = None,
-    rating: Rating = None,
-    min_rating: MinRating = None,
-    unit: Unit = "auto",
-    deduplicate: Deduplicate = False,
-    drop_bad_rows: DropBadRows = False,
-    min_user_events: MinUserEvents = 1,
-    max_user_events: MaxUserEvents = None,
-    min_item_events: MinItemEvents = 1,
-    max_item_events: MaxItemEvents = None,
+    training: Annotated[
+        "TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool", "tensorboard"))
+    ],
+    split: Annotated["SplitSettings", Fields("marsrec.data.splits", TRAIN, names={"name": "--split"})],
+    log_settings: Log,
+    filters: Filters,
     ties: TiesOption = "file",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; runs/DATA-MODEL if not given.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a log, evaluate it, and save it."""
     import torch.distributed
 
     from marsrec.data.moments import spell_duration
-    from marsrec.data.splits import SplitSettings
+    from marsrec.data.source import open_data
     from marsrec.models import title
     from marsrec.recommender import Recommender
     from marsrec.training.fit import CHECKPOINT
-    from marsrec.training.settings import TrainingSettings
 
-    reading = locals()
-    chosen = {"length": length, "dim": dim, "readout.heads": heads, "encoder.dropout": dropout, "readout.clock": clock}
-    options = {name: value for name, value in chosen.items() if value is not None}
-    options |= dict(_setting(text) for text in settings or [])
-    given = {} if targets_per_batch is None else {"targets_per_batch": targets_per_batch}
-    training = TrainingSettings(
-        **given,
-        epochs=epochs,
-        patience=patience,
-        learning_rate=learning_rate,
-        overlap=overlap,
-        prefix_share=prefix_share,
-        sampled_negatives=sampled_negatives,
-        seed=seed,
-        max_minutes=max_minutes,
-        accelerator=accelerator,
-        devices=int(devices) if devices.removeprefix("-").isdigit() else devices,
-        precision=precision,
-    )
-    if split == "leave-one-out" and (valid_from, test_from) != (None, None):
+    if split.name == "leave-one-out" and split.model_fields_set & {"valid_from", "test_from"}:
         raise SettingsError("--valid-from and --test-from belong to --split global-time.")
-    split_settings = SplitSettings(
-        name=split, valid_from=_moment(valid_from or "0.8"), test_from=_moment(test_from or "0.9")
+    recommender = Recommender(  # bad settings are refused before data are read
+        model,
+        encoder=encoder,
+        readout=readout,
+        options={**options, **dict(map(_setting, settings or []))},
+        published=published,
+        training=training,
     )
-    recommender = Recommender(
-        model, encoder=encoder, readout=readout, options=options, published=published, training=training
-    )
-    source = open_with(reading, data)
-    average = split_settings.apply(source.histories).average_length
+    source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
+    average = split.apply(source.histories).average_length
     name = title(recommender.planned_settings(average, source.public))
     folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     state = _state_folder(folder, resume, overwrite)
     try:
-        recommender.fit(source, split=split_settings, folder=state, resume=resume)
+        recommender.fit(source, split=split, folder=state, resume=resume)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         console.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
         raise typer.Exit(130) from None
@@ -217,10 +147,3 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
-
-
-def _moment(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text

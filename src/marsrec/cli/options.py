@@ -1,43 +1,182 @@
-"""Options that several commands have."""
+"""Options of commands: fields of settings, with the fields' defaults and docstrings, and a few that commands share.
 
+A command that takes settings marks them in its signature, with `Fields` or `Shorthands`, and receives instances. Its
+options are made when it is called: importing some of the settings takes seconds, which `marsrec --help` has not.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from rich.markup import escape
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from marsrec.data.filters import FilterSettings
+    from marsrec.data.log import LogSettings
+    from marsrec.settings import Settings
 
 LOG, MODEL, TRAIN = "Reading the log", "The model", "Training"
+NOT_GIVEN = "DEFAULT"
+"""What typer calls the source of an option's value that is neither on the command line nor in the environment."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Marks a parameter that is a settings class: the command line has an option for each of its fields."""
+
+    module: str
+    """Where the class stands."""
+    panel: str | None = None
+    """The title under which help lists the options."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Options that are not called as their field."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment that stand in for an option, by field."""
+    argument: str | None = None
+    """The field that is no option but the command's argument."""
+    without: tuple[str, ...] = ()
+    """Fields that nobody needs on the command line."""
+
+    def parameters(self, kind: Any) -> dict[str, inspect.Parameter]:
+        """What typer is to parse for each field."""
+        fields = self._class(kind).model_fields.items()
+        return {name: self._parameter(name, info) for name, info in fields if name not in self.without}
+
+    def value(self, kind: Any, given: dict[str, Any]) -> "Settings":
+        """The settings, from what was given on the command line. They know what was and what is a default."""
+        return self._class(kind)(**given)
+
+    def _class(self, kind: Any) -> "type[Settings]":
+        settings: type[Settings] = getattr(import_module(self.module), get_args(kind)[0].__forward_arg__)
+        return settings
+
+    def _parameter(self, name: str, info: "FieldInfo") -> inspect.Parameter:
+        parsed, default = _parsed(info.annotation), ... if info.is_required() else info.default
+        if parsed in (str, str | None) and default is not None:
+            default = str(default)
+        if name == self.argument:
+            return _keyword(name, parsed, typer.Argument(default, help=_help(info), metavar=name.upper()))
+        flag, variable = self.names.get(name, _flag(name)), self.environment.get(name)
+        option = typer.Option(default, flag, help=_help(info), rich_help_panel=self.panel, envvar=variable)
+        return _keyword(name, parsed, option)
+
+
+@dataclass(frozen=True)
+class Shorthands:
+    """Marks a parameter that maps model settings, by dotted name, to values: each has an option without a default.
+
+    What is not given is left to the model and the data.
+    """
+
+    settings: Mapping[str, str]
+    """The dotted name of each option's setting, as mars-t has it."""
+    panel: str | None = None
+
+    def parameters(self, kind: Any) -> dict[str, inspect.Parameter]:
+        """What typer is to parse for each setting."""
+        from marsrec.models import model_settings
+
+        found = {}
+        for name, setting in self.settings.items():
+            *parents, leaf = setting.split(".")
+            part: Any = model_settings("mars-t")
+            for parent in parents:
+                part = getattr(part, parent)
+            info = type(part).model_fields[leaf]
+            option = typer.Option(None, _flag(name), help=_help(info), rich_help_panel=self.panel)
+            found[setting] = _keyword(name, _parsed(info.annotation) | None, option)
+        return found
+
+    def value(self, kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+        """The settings that were given."""
+        return given
+
+
+def add(app: typer.Typer, function: Callable[..., None]) -> None:
+    """Add a command to an app. Its options are made when it is called."""
+
+    class Command(TyperCommand):
+        def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+            alone = typer.Typer(add_completion=False)
+            alone.command(function.__name__)(expanded(function))
+            return typer.main.get_command(alone).make_context(info_name, args, parent, **extra)
+
+    app.command(function.__name__, help=inspect.getdoc(function), cls=Command)(lambda: None)
+
+
+def expanded(function: Callable[..., None]) -> Callable[..., None]:
+    """A command as typer takes it: with a parameter for each option instead of those that are marked."""
+    plain: list[inspect.Parameter] = []
+    marked: dict[str, tuple[Fields | Shorthands, Any, dict[str, inspect.Parameter]]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        marks = [m for m in getattr(parameter.annotation, "__metadata__", ()) if isinstance(m, Fields | Shorthands)]
+        if not marks:
+            plain.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        own = {  # two settings may have fields of the same name
+            name: option.replace(name=f"{parameter.name}_{option.name}")
+            for name, option in marks[0].parameters(parameter.annotation).items()
+        }
+        marked[parameter.name] = marks[0], parameter.annotation, own
+        plain += own.values()
+
+    def command(context: typer.Context, **values: Any) -> None:
+        for target, (mark, kind, own) in marked.items():
+            parsed = {name: (option.name, values.pop(option.name)) for name, option in own.items()}
+            given = {name: value for name, (option, value) in parsed.items() if _given(context, option)}
+            values[target] = mark.value(kind, given)
+        function(**values)
+
+    context = _keyword("context", typer.Context, inspect.Parameter.empty)
+    command.__doc__, command.__name__ = function.__doc__, function.__name__
+    command.__signature__ = inspect.Signature([context, *plain])  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in (context, *plain)}
+    return command
+
+
+def _given(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name != NOT_GIVEN
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _help(info: "FieldInfo") -> str:
+    """The docstring of a field, as typer shows it."""
+    return escape(" ".join((info.description or "").split()))
+
+
+def _parsed(annotation: Any) -> Any:
+    """The type that typer parses. Of what it does not know it takes the text, which pydantic reads."""
+    if get_origin(annotation) is tuple:
+        return list[get_args(annotation)[0]]  # type: ignore[misc]
+    kinds = [annotation] if get_origin(annotation) in (None, Literal) else list(get_args(annotation))
+    known = [kind for kind in kinds if kind is not NoneType]
+    if len(known) == 1 and (known[0] in (bool, int, float, str, Path) or get_origin(known[0]) is Literal):
+        return annotation
+    return str | None if NoneType in kinds else str
+
 
 Data = Annotated[str, typer.Argument(help="A log file, a prepared folder, or a name that `marsrec datasets` lists.")]
 Saved = Annotated[Path, typer.Argument(help="A folder that `marsrec fit` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-User = Annotated[str | None, typer.Option("--user", help="Column of the users.", rich_help_panel=LOG)]
-Item = Annotated[str | None, typer.Option("--item", help="Column of the items.", rich_help_panel=LOG)]
-Time = Annotated[str | None, typer.Option("--time", help="Column of the times.", rich_help_panel=LOG)]
-Rating = Annotated[str | None, typer.Option("--rating", help="Column of the ratings.", rich_help_panel=LOG)]
-MinRating = Annotated[float | None, typer.Option(help="Leave out lower ratings.", rich_help_panel=LOG)]
-Unit = Annotated[
-    Literal["auto", "s", "ms", "us", "ns"], typer.Option(help="Unit of numeric times.", rich_help_panel=LOG)
-]
-Deduplicate = Annotated[bool, typer.Option("--deduplicate", help="Drop exact repeats.", rich_help_panel=LOG)]
-DropBadRows = Annotated[
-    bool, typer.Option("--drop-bad-rows", help="Drop and count unusable rows instead of stopping.", rich_help_panel=LOG)
-]
-MinUserEvents = Annotated[int, typer.Option(help="Users with fewer events go.", rich_help_panel=LOG)]
-MaxUserEvents = Annotated[int | None, typer.Option(help="Users with this many events or more go.", rich_help_panel=LOG)]
-MinItemEvents = Annotated[int, typer.Option(help="Items with fewer events go.", rich_help_panel=LOG)]
-MaxItemEvents = Annotated[int | None, typer.Option(help="Items with this many events or more go.", rich_help_panel=LOG)]
+Log = Annotated["LogSettings", Fields("marsrec.data.log", LOG)]
+Filters = Annotated["FilterSettings", Fields("marsrec.data.filters", LOG)]
 TiesOption = Annotated[
     Literal["file", "recbole"],
     typer.Option(help="Order of equal times: as in the file, or as RecBole rounds them.", rich_help_panel=LOG),
 ]
-
-
-def open_with(given: dict[str, Any], data: str) -> Any:
-    """Open data with the reading options of a command."""
-    from marsrec.data.filters import FilterSettings
-    from marsrec.data.log import LogSettings
-    from marsrec.data.source import open_data
-
-    log = LogSettings(**{name: given[name] for name in LogSettings.model_fields})
-    filters = FilterSettings(**{name: given[name] for name in FilterSettings.model_fields})
-    return open_data(data, log_settings=log, filters=filters, ties=given["ties"])

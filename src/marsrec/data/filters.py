@@ -16,7 +16,7 @@ class FilterSettings(Settings):
     """Which users and items stay, by their number of events: [low, high), repeated until nothing changes."""
 
     min_user_events: int = 1
-    """Users with fewer events go."""
+    """Users with fewer events go. Users and items are counted again until none goes."""
     max_user_events: int | None = None
     """Users with this many events or more go."""
     min_item_events: int = 1

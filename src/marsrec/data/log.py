@@ -27,21 +27,21 @@ class LogSettings(Settings):
     """How a log is to be read."""
 
     user: str | None = None
-    """The column of the users; None = found by the usual names."""
+    """Column of the users. If not given, it is found by its usual names, as the others are."""
     item: str | None = None
-    """The column of the items; None = found by the usual names."""
+    """Column of the items."""
     time: str | None = None
-    """The column of the times; None = found by the usual names."""
+    """Column of the times."""
     rating: str | None = None
-    """The column of the ratings, which only `min_rating` needs; None = found by the usual names."""
+    """Column of the ratings, which only a smallest rating needs."""
     min_rating: float | None = None
-    """Leave out the rows with a smaller rating."""
-    unit: TimeUnit | Literal["auto"] = "auto"
-    """The unit of numeric times; text and datetime columns need none."""
+    """Leave out rows with a lower rating."""
+    unit: Literal["auto", "s", "ms", "us", "ns"] = "auto"
+    """Unit of numeric times. Text and date columns need none."""
     deduplicate: bool = False
-    """Drop the exact repeats of a (user, item, time) and keep the first."""
+    """Drop exact repeats of a user, item and time, and keep the first."""
     drop_bad_rows: bool = False
-    """Drop and count the rows that cannot be used, instead of stopping at them."""
+    """Drop and count unusable rows instead of stopping at them."""
 
     @property
     def columns(self) -> "LogSettings":

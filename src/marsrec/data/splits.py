@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import field_validator
 
 from marsrec.data.histories import Histories
 from marsrec.data.moments import Moment, instant
@@ -21,11 +22,20 @@ class SplitSettings(Settings):
     """How histories are divided into training events and targets."""
 
     name: Literal["leave-one-out", "global-time"] = "leave-one-out"
-    """Leave-one-out takes each user's last two events; global-time takes all events from two moments on."""
+    """What is held out: each user's last two events, or all events from two moments on."""
     valid_from: float | datetime | date | str = 0.8
     """global-time: where validation begins, as a fraction of all events in time order or a moment, such as a date."""
     test_from: float | datetime | date | str = 0.9
     """global-time: where test begins."""
+
+    @field_validator("valid_from", "test_from", mode="before")
+    @classmethod
+    def _read_number(cls, moment: Any) -> Any:
+        """Text that spells a number is one: the same split has the same name wherever it comes from."""
+        try:
+            return float(moment) if isinstance(moment, str) else moment
+        except ValueError:
+            return moment
 
     def apply(self, histories: Histories) -> "Split":
         """Split histories."""

@@ -31,34 +31,34 @@ class ServeSettings(Settings):
     """Models, address, store and limits of a server."""
 
     models: tuple[Path, ...] = Field(min_length=1, max_length=8)
-    """Folders of saved recommenders. The first answers unless a request names another by its folder's name."""
+    """Folders that `marsrec fit` wrote. The first answers unless a request names another by its folder's name."""
     host: str = "127.0.0.1"
     """Address to listen on. One that others can reach needs a token."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     token: SecretStr | None = None
-    """What requests must bring as `Authorization: Bearer …`; at least 16 characters, printable ASCII."""
+    """What requests must bring as a bearer token: at least 16 characters of printable ASCII."""
     store: str | None = None
-    """The event store: a PostgreSQL URL, or a path of an SQLite file. By default a file beside the first model."""
+    """The event store: an SQLite file or a postgresql:// URL. If not given, a file beside the first model."""
     at: str | None = None
-    """Moment of requests that name none. None is the end of the log or the latest event, whichever is later; "now" is
-    the present, for a model whose log goes on."""
+    """now: requests that name no moment are made now, for a model whose log goes on. If not given, they are made at the
+    end of the log or at the latest event, whichever is later."""
     cache_mb: int = Field(256, ge=1)
-    """Memory for live sessions, per model, with what their objects take."""
+    """Memory in MB for live sessions, per model, with what their objects take."""
     threads: int | None = Field(None, ge=1)
-    """Threads of torch; as many as there are cores by default."""
+    """Threads of torch. If not given, as many as there are cores."""
     batch: int = Field(64, ge=1, le=1024)
     """Histories that are computed at once."""
     batch_wait_ms: float = Field(0.0, ge=0, le=1000)
-    """How long a request may wait for others to be computed with. 0 takes those that came in meanwhile."""
+    """Milliseconds that a request may wait for others to be computed with. 0 takes those that came in meanwhile."""
     queue: int = Field(512, ge=64)
     """Histories, and writes, that may wait to be computed; further requests are answered 503."""
     requests: int = Field(1024, ge=1)
-    """Requests for `/v1` and `/metrics` that may be under way at once; further ones are answered 503."""
+    """Requests for /v1 and /metrics that may be under way at once; further ones are answered 503."""
     body_bytes: int = Field(4 * 2**20, ge=1024)
     """The largest body of a request."""
     ann_from: int | None = Field(None, ge=1)
-    """Catalogs of at least this many items are ranked through an approximate index; None ranks all exactly."""
+    """Rank catalogs of at least this many items through an approximate index, the others exactly."""
     user_events: int = Field(100_000, ge=1)
     """Events that the store keeps of one user; further ones are refused."""
 

@@ -20,34 +20,34 @@ class TrainingSettings(Settings):
     patience: int = Field(20, ge=1)
     """Stop after this many epochs without a better validation NDCG@10."""
     learning_rate: float = Field(1e-3, gt=0)
-    """Adam's learning rate."""
+    """Learning rate of Adam."""
     targets_per_batch: int = Field(2048, ge=1)
-    """Number of predicted events per step. `Recommender` takes that of the recipe, unless this is given."""
+    """Number of predicted events per step. A recipe's own (fearec: 256) takes its place unless this is given."""
     pool: int = Field(16, ge=1)
     """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
     Prefixes are mixed."""
     overlap: float = Field(0.5, ge=0, lt=1)
-    """Histories longer than a window are cut into windows that overlap by this share of their length: each window after
-    the first is trained on its new part only, so that every target looks back on at least the overlap."""
+    """Share of a window that is context alone: longer histories are cut into windows that overlap by as much, so that
+    every target looks back on at least the overlap."""
     prefix_share: float = Field(1.0, gt=0, le=1)
-    """Models that are not causal train on a row per target. This share of the rows is drawn anew for each epoch."""
+    """Share of the prefixes that is drawn anew for each epoch, for models that are not causal."""
     sampled_negatives: int = Field(0, ge=0)
     """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
     seed: int = Field(0, ge=0)
-    """Initial weights, dropout, and the order of batches follow from it."""
+    """Initial weights, dropout and the order of batches follow from it."""
     max_minutes: float | None = Field(None, gt=0)
-    """Stop after this time and keep the best weights so far; a resumed training has as long again."""
+    """Stop after this time and keep the best weights so far. A resumed training has as long again."""
     accelerator: str = "auto"
-    """Where to train, in Lightning's words: "cpu", "gpu", "auto"."""
-    devices: int | str = "auto"
-    """How many devices: "auto" is one, -1 all, else as Lightning has it. Each takes batches of its own, so a step sees
-    so many times as many targets; where batches do not divide evenly, some are taken twice, in validation as well."""
+    """Where to train, in Lightning's words: cpu, gpu or auto."""
+    devices: int | str = Field("auto", union_mode="left_to_right")
+    """How many devices: auto is one, -1 all, else as Lightning has it. Each takes batches of its own, so a step sees so
+    many times as many targets. Where batches do not divide evenly, some are taken twice, in validation as well."""
     strategy: str = "auto"
-    """How several devices work together, in Lightning's words: "ddp", "auto"."""
+    """How several devices work together, in Lightning's words, such as ddp."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
     tensorboard: bool = True
-    """Also write TensorBoard logs, where tensorboard is installed and a folder is given."""
+    """Also write TensorBoard logs, where tensorboard is installed and training has a folder."""
 
     def suited_to(self, model: ModelSettings) -> Self:
         """The same, with the recipe's number of targets per batch unless one was given."""
