@@ -1,5 +1,6 @@
 """What a training says of itself where there is no terminal: how it went, and how long it will take."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ from marsrec.training.progress import Progress
     ],
 )
 def test_time_left_goes_by_the_usual_epoch(
-    seconds: list[float], waited: int, expected: str, capsys: pytest.CaptureFixture[str]
+    seconds: list[float], waited: int, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     curve = [
         {"epoch": epoch, "valid/NDCG@10": 0.25, "train/loss": 6.5, "seconds": each}
@@ -29,9 +30,9 @@ def test_time_left_goes_by_the_usual_epoch(
     keeper = SimpleNamespace(curve=curve, best_value=0.25, best_epoch=len(curve) - waited)
     stopper = EarlyStopping("valid/NDCG@10", patience=20)
     stopper.wait_count = waited
-    Progress(200, 20, keeper, stopper).epoch_done(SimpleNamespace(should_stop=False))
-    said = capsys.readouterr().err.strip()
-    assert said == (
+    with caplog.at_level(logging.INFO, "marsrec"):
+        Progress(200, 20, keeper, stopper).epoch_done(SimpleNamespace(should_stop=False))
+    assert caplog.messages == [
         f"epoch {len(curve):3d}/200  loss 6.500  valid NDCG@10 0.2500  best 0.2500 (epoch {len(curve) - waited})"
         f"  patience {waited}/20  {expected}"
-    )
+    ]

@@ -13,7 +13,6 @@ from marsrec.data.histories import Histories
 from marsrec.data.moments import spell_duration
 from marsrec.lab.inspection import read_heads
 from marsrec.lab.plot import COLORS, STYLES, plot
-from marsrec.nn.readouts.mars import Mars
 from marsrec.recommender import Recommender
 from marsrec.training.settings import TrainingSettings
 
@@ -51,14 +50,12 @@ def run(out: Path) -> list[Path]:
         console.note(
             f"{title}: NDCG@10 {gain:+.1%} against sasrec, which has the same encoder and sees only the order."
         )
-    console.note("On the request clock mars-t also hears when it is asked, which the others are not told.")
+    console.note("On the request clock mars-t also sees the time of the request, which the others do not.")
 
     mars = trained[BEST]
     heads = read_heads(mars)
-    rates, gate = heads.rates.median(0).values, heads.gate.mean(0).numpy()
-    readout = mars.network.readout
-    assert isinstance(readout, Mars)
-    lives = readout.operator.half_lives(rates).numpy()
+    rates, user_of = heads.rates.median(0)
+    lives, gate = heads.half_lives.gather(0, user_of[None])[0].numpy(), heads.gate.mean(0).numpy()
     _show_lives(truth, lives, gate)
     picture = out / "decay.png"
     draw_decay(picture, truth, rates.numpy(), lives, gate)
@@ -66,7 +63,7 @@ def run(out: Path) -> list[Path]:
     user, last = _example_user(histories)
     soon, later = last + 10 * 60, last + 30 * 86_400
     lists = [mars.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
-    title = f"Recommended to {user} when asked after the latest event"
+    title = f"Recommended to {user} at two moments after the latest event"
     rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
     console.table(title, ["rank", "10 minutes later", "30 days later"], rows)
     console.note("Why, 10 minutes later:")

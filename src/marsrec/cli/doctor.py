@@ -16,7 +16,7 @@ _SCANS = {"reference": "torch, a position at a time", "cpu": "numba, compiled fo
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Everything one is asked for in a bug report."""
+    """Everything that a bug report needs."""
     return {
         "versions": versions(),
         "machine": {
@@ -43,7 +43,7 @@ def examine() -> dict[str, dict[str, Any]]:
 def _scan(device: str) -> str:
     """Which selective scan runs on a kind of device, and why."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # it is told here
+        with warnings.catch_warnings(action="ignore"):  # the answer says the same
             name = chosen(device)
     except SettingsError as error:
         return f"error: {error}"

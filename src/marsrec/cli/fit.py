@@ -13,6 +13,7 @@ from marsrec.errors import SettingsError
 
 if TYPE_CHECKING:
     from marsrec.data.splits import SplitSettings
+    from marsrec.recommender import Recommender
     from marsrec.training.settings import TrainingSettings
 
 SHORTHANDS = {
@@ -57,11 +58,9 @@ def fit(
     """Train a model on a log, evaluate it, and save it."""
     import torch.distributed
 
-    from marsrec.data.moments import spell_duration
     from marsrec.data.source import open_data
     from marsrec.models import title
     from marsrec.recommender import Recommender
-    from marsrec.training.fit import CHECKPOINT
 
     if split.name == "leave-one-out" and split.model_fields_set & {"valid_from", "test_from"}:
         raise SettingsError("--valid-from and --test-from belong to --split global-time.")
@@ -74,53 +73,61 @@ def fit(
         training=training,
     )
     source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
-    average = split.apply(source.histories).average_length
-    name = title(recommender.planned_settings(average, source.public))
+    name = title(recommender.planned_settings(split.apply(source.histories).average_length, source.public))
     folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
-    state = _state_folder(folder, resume, overwrite)
+    checkpoint = _checkpoint(folder, resume, overwrite)
+    console.note("A run that was stopped goes on with --resume.")
     try:
-        recommender.fit(source, split=split, folder=state, resume=resume)
+        recommender.fit(source, split=split, folder=checkpoint.parent, resume=resume)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         console.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
         raise typer.Exit(130) from None
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
-    measured = recommender.metrics
     recommender.save(folder)
-    if measured["complete"]:
-        (state / CHECKPOINT).unlink(missing_ok=True)
-        shutil.move(state, folder / "training")
+    if recommender.metrics["complete"]:
+        checkpoint.unlink(missing_ok=True)
+        shutil.move(checkpoint.parent, folder / "training")
     if as_json:
-        console.as_json({"folder": str(folder), **measured})
-        return
+        console.as_json({"folder": str(folder), **recommender.metrics})
+    else:
+        _show(recommender, source.name, folder, resumable=checkpoint.exists())
+
+
+def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) -> None:
+    """Show how the training went, and what can be done next."""
+    from marsrec.data.moments import spell_duration
+
+    measured = recommender.metrics
     shown = {part: measured[part] for part in ("valid", "test")}
-    console.metrics(f"{name} on {source.name} (× 100, all items ranked, history not masked)", shown)
+    console.metrics(f"{measured['model']} on {data} (× 100, all items ranked, history not masked)", shown)
     console.note(
         f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."
     )
     if not measured["complete"]:
         console.note(
             "The time limit cut the training short; the same command with --resume trains on."
-            if (state / CHECKPOINT).exists()
+            if resumable
             else "The time limit was shorter than an epoch, so there is nothing that --resume could go on from."
         )
-    example = source.histories.user_ids.ids[0]
+    example = recommender.user_ids()[0]
     console.note(f"Saved to {folder}. Next:")
     console.note(f"  marsrec recommend {folder} --user {example}")
-    if recommender.settings.readout.name == "mars":
+    if recommender.network.splits:
         console.note(f"  marsrec explain {folder} --user {example}")
     console.note(f"  marsrec evaluate {folder} --mask-seen")
 
 
-def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
+def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
     """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
     from marsrec.atomic import refuse_foreign
     from marsrec.recommender.persistence import CONFIG
-    from marsrec.training.fit import CHECKPOINT
+    from marsrec.training.fit import CHECKPOINT  # it imports Lightning, for which a refusal above does not wait
 
     refuse_foreign(folder, CONFIG)
     state = folder.with_name(f"{folder.name}.training")
-    started = (state / CHECKPOINT).exists()
+    checkpoint = state / CHECKPOINT
+    started = checkpoint.exists()
     if resume and not started:
         if not state.exists():
             finished = (folder / CONFIG).exists()
@@ -136,7 +143,7 @@ def _state_folder(folder: Path, resume: bool, overwrite: bool) -> Path:
             )
         if (folder / CONFIG).exists():
             raise SettingsError(f"{folder}: holds a saved model. Choose another --out, or --overwrite it.")
-    return state
+    return checkpoint
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -68,8 +68,8 @@ def recommend(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
         elif user and recommender.network.splits:
-            asked = "" if at is None else f" --at {at}"
-            console.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{asked}")
+            moment = "" if at is None else f" --at {at}"
+            console.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{moment}")
 
 
 def explain(
@@ -92,9 +92,9 @@ def explain(
     recommender.kind = "polars"  # whatever it was fitted on
     history: Any = user if user is not None else [_event(text) for text in event or []]
     if item is None:
-        asked = {"users" if user is not None else "histories": history}
-        with warnings.catch_warnings(action="ignore"):  # what is odd about the history, `explain` tells below
-            best = recommender.recommend(**asked, k=1, at=at)
+        whose = {"users" if user is not None else "histories": history}
+        with warnings.catch_warnings(action="ignore"):  # `explain` below warns of the same
+            best = recommender.recommend(**whose, k=1, at=at)
         if best.is_empty():
             raise SettingsError("every item was seen, so none is recommended. Name one with --item.")
         item = best["item"][0]

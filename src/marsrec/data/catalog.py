@@ -56,7 +56,7 @@ class Dataset:
 
 _AMAZON_2014 = "https://snap.stanford.edu/data/amazon/productGraph/categoryFiles/"
 _AMAZON_2023 = "benchmark/0core/rating_only/Video_Games.csv"
-_AMAZON_TERMS = "No licence is stated; made public for research, citation asked for."
+_AMAZON_TERMS = "No licence is stated; made public for research, with a request for citation."
 _MOVIELENS_TERMS = "Research use with acknowledgement; neither redistribution nor commercial use without permission."
 _YELP_TERMS = "Yelp Dataset Terms of Use: academic use, accepted by each user, no redistribution."
 

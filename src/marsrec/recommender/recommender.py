@@ -13,7 +13,7 @@ from marsrec.data.filters import FilterSettings
 from marsrec.data.histories import Histories, Ties, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.moments import instant
-from marsrec.data.source import open_data
+from marsrec.data.source import Source, open_data
 from marsrec.data.splits import Part, Split, SplitSettings
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError, warn
@@ -183,23 +183,33 @@ class Recommender:
         resume : bool
             Go on from that state.
         progress : bool
-            Show progress.
+            Show progress and what is noticed: through logging where it is set up to show it (logger "marsrec", level
+            INFO), else on stderr. Without it fit is silent.
         """
-        from marsrec.training.fit import fit  # Lightning takes seconds, and only training needs it
+        from marsrec.training.progress import shown  # Lightning takes seconds, and only training needs it
 
-        source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
-        histories, split = source.histories, split or SplitSettings()
-        parts = split.apply(histories)
+        with shown(progress):
+            source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
+            self._train(source, split or SplitSettings(), folder, resume, progress)
+        self.kind = kind_of(data) or "polars"
+        return self
+
+    def _train(
+        self, source: Source, split: SplitSettings, folder: str | Path | None, resume: bool, progress: bool
+    ) -> None:
+        """Train on opened data."""
+        from marsrec.training.fit import fit
+
+        histories, parts = source.histories, split.apply(source.histories)
         settings = self.planned_settings(parts.average_length, source.public)
-        if progress:
-            for sentence in source.notes:
-                logger.info(f"· {sentence}")
-            logger.info(
-                f"{title(settings)}{f' on {source.name}' if source.name else ''}: {histories.n_users:,} users, "
-                f"{histories.n_items:,} items, {len(histories):,} events."
-            )
-            if self.name == "mars" and self.encoder is None:
-                logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
+        for note in source.notes:
+            logger.info(f"· {note}")
+        logger.info(
+            f"{title(settings)}{f' on {source.name}' if source.name else ''}: {histories.n_users:,} users, "
+            f"{histories.n_items:,} items, {len(histories):,} events."
+        )
+        if self.name == "mars" and self.encoder is None:
+            logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
         software = versions()  # before training: a checkout may have moved on when it ends
         fitted = fit(
             parts,
@@ -216,8 +226,7 @@ class Recommender:
         self.settings, self.split_settings, self.metrics = settings, split, metrics
         self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
         self.unit, self.log_end = histories.unit, int(histories.times.max())
-        self.notes, self.columns, self.kind = source.notes, source.columns, kind_of(data) or "polars"
-        return self
+        self.notes, self.columns = source.notes, source.columns
 
     def evaluate(
         self,

@@ -1,9 +1,13 @@
-"""Progress of a training: a live bar in a terminal, a line per epoch elsewhere."""
+"""Progress of a training: a live bar in a terminal, a logged line per epoch elsewhere."""
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,38 @@ from marsrec.training.settings import MONITOR
 
 if TYPE_CHECKING:
     from marsrec.training.fit import Keeper
+
+log = logging.getLogger(__name__)
+
+
+class Stderr(logging.Handler):
+    """Writes messages as they are. Unlike logging's own handler it finds the stderr of the moment, above a bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message."""
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
+@contextmanager
+def shown(progress: bool) -> Iterator[None]:
+    """Show meanwhile what the library logs, where logging is not set up to; without progress log no more than warnings.
+
+    A script that wants progress should not have to know how logging is set up.
+    """
+    logger, handler = logging.getLogger("marsrec"), Stderr()
+    level, propagate = logger.level, logger.propagate
+    if not progress:
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.WARNING))
+    elif not (logger.hasHandlers() and logger.isEnabledFor(logging.INFO)):
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False  # a handler further up would say the same again
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 class Progress(Callback):
@@ -71,11 +107,9 @@ class Progress(Callback):
         ):
             self.printed = time.monotonic()
             note = self._note(row["train/loss"])  # the epoch's mean
-            self.console.print(
+            log.info(
                 f"epoch {int(row['epoch']):3d}/{self.epochs}  {note}  {row['seconds']:.1f} s/epoch"
-                + ("" if done else f"  {left}"),
-                highlight=False,
-                soft_wrap=True,
+                + ("" if done else f"  {left}")
             )
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
