@@ -190,12 +190,13 @@ class Recommender:
 
         with shown(progress):
             source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
-            self._train(source, split or SplitSettings(), folder, resume, progress)
+            where = None if folder is None else Path(folder).expanduser()
+            self._train(source, split or SplitSettings(), test, where, resume, progress)
         self.kind = kind_of(data) or "polars"
         return self
 
     def _train(
-        self, source: Source, split: SplitSettings, folder: str | Path | None, resume: bool, progress: bool
+        self, source: Source, split: SplitSettings, test: bool, folder: Path | None, resume: bool, progress: bool
     ) -> None:
         """Train on opened data."""
         from marsrec.training.fit import fit
@@ -211,14 +212,7 @@ class Recommender:
         if self.name == "mars" and self.encoder is None:
             logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
         software = versions()  # before training: a checkout may have moved on when it ends
-        fitted = fit(
-            parts,
-            settings,
-            self.training,
-            folder=Path(folder).expanduser() if folder is not None else None,
-            resume=resume,
-            progress=progress,
-        )
+        fitted = fit(parts, settings, self.training, folder=folder, resume=resume, progress=progress)
         metrics = {**_measure(fitted, parts, settings, split, test), "versions": software, "machine": machine()}
         metrics["data"] |= {"name": source.name or None, "synthetic": source.synthetic}
         # All at once: a fit that fails or is interrupted leaves what was fitted before.
