@@ -1,5 +1,6 @@
 """Training learns what is there to learn, and a killed run ends like an undisturbed one."""
 
+import logging
 import os
 import re
 import signal
@@ -67,11 +68,12 @@ def test_auxiliary_losses_are_logged_one_by_one(tmp_path: Path) -> None:
     assert (curve["train/balance"] >= 0.01).all()
 
 
-def test_the_line_of_an_epoch_tells_its_mean_loss(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_of_an_epoch_has_its_mean_loss(caplog: pytest.LogCaptureFixture) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=60)))
     training = TrainingSettings(epochs=2, targets_per_batch=32, learning_rate=0.01, tensorboard=False)
-    curve = fit(split, model_settings("sasrec", options=SMALL), training).curve
-    lines = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", capsys.readouterr().err)
+    with caplog.at_level(logging.INFO, "marsrec"):
+        curve = fit(split, model_settings("sasrec", options=SMALL), training).curve
+    lines = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", caplog.text)
     assert lines == [(str(row["epoch"]), f"{row['train/loss']:.3f}") for row in curve]
     assert len(lines) == 2
 
