@@ -20,26 +20,98 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marsrec.data.filters import FilterSettings as FilterSettings
+    from marsrec.data.histories import Histories as Histories
+    from marsrec.data.log import Log as Log
+    from marsrec.data.log import LogSettings as LogSettings
+    from marsrec.data.log import read_log as read_log
+    from marsrec.data.source import Source as Source
+    from marsrec.data.source import open_data as open_data
+    from marsrec.data.splits import Split as Split
+    from marsrec.data.splits import SplitSettings as SplitSettings
+    from marsrec.evaluation.compare import Comparison as Comparison
+    from marsrec.evaluation.compare import Evaluable as Evaluable
     from marsrec.evaluation.compare import compare as compare
+    from marsrec.evaluation.evaluate import Evaluation as Evaluation
     from marsrec.evaluation.evaluate import evaluate as evaluate
+    from marsrec.nn.encoders.base import Encoder as Encoder
+    from marsrec.nn.encoders.base import EncoderSettings as EncoderSettings
     from marsrec.nn.mars import MARS as MARS
+    from marsrec.nn.model import SequenceModel as SequenceModel
+    from marsrec.nn.objectives.base import ObjectiveSettings as ObjectiveSettings
+    from marsrec.nn.readouts.base import Readout as Readout
+    from marsrec.nn.readouts.base import ReadoutSettings as ReadoutSettings
+    from marsrec.nn.scorers import Scorer as Scorer
+    from marsrec.nn.scorers import ScorerSettings as ScorerSettings
+    from marsrec.nn.settings import ModelSettings as ModelSettings
+    from marsrec.recommender import Explanation as Explanation
     from marsrec.recommender import Recommender as Recommender
+    from marsrec.recommender import Session as Session
     from marsrec.training.settings import TrainingSettings as TrainingSettings
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "MARS": "marsrec.nn.mars",
-    "Recommender": "marsrec.recommender",
-    "TrainingSettings": "marsrec.training.settings",
-    "compare": "marsrec.evaluation.compare",
-    "evaluate": "marsrec.evaluation.evaluate",
+    name: module
+    for module, names in {
+        "marsrec.data.filters": ("FilterSettings",),
+        "marsrec.data.histories": ("Histories",),
+        "marsrec.data.log": ("Log", "LogSettings", "read_log"),
+        "marsrec.data.source": ("Source", "open_data"),
+        "marsrec.data.splits": ("Split", "SplitSettings"),
+        "marsrec.evaluation.compare": ("Comparison", "Evaluable", "compare"),
+        "marsrec.evaluation.evaluate": ("Evaluation", "evaluate"),
+        "marsrec.nn.encoders.base": ("Encoder", "EncoderSettings"),
+        "marsrec.nn.mars": ("MARS",),
+        "marsrec.nn.model": ("SequenceModel",),
+        "marsrec.nn.objectives.base": ("ObjectiveSettings",),
+        "marsrec.nn.readouts.base": ("Readout", "ReadoutSettings"),
+        "marsrec.nn.scorers": ("Scorer", "ScorerSettings"),
+        "marsrec.nn.settings": ("ModelSettings",),
+        "marsrec.recommender": ("Explanation", "Recommender", "Session"),
+        "marsrec.training.settings": ("TrainingSettings",),
+    }.items()
+    for name in names
 }
 
-__all__ = ["MARS", "Recommender", "TrainingSettings", "__version__", "compare", "evaluate"]
+__all__ = [
+    "MARS",
+    "Comparison",
+    "Encoder",
+    "EncoderSettings",
+    "Evaluable",
+    "Evaluation",
+    "Explanation",
+    "FilterSettings",
+    "Histories",
+    "Log",
+    "LogSettings",
+    "ModelSettings",
+    "ObjectiveSettings",
+    "Readout",
+    "ReadoutSettings",
+    "Recommender",
+    "Scorer",
+    "ScorerSettings",
+    "SequenceModel",
+    "Session",
+    "Source",
+    "Split",
+    "SplitSettings",
+    "TrainingSettings",
+    "__version__",
+    "compare",
+    "evaluate",
+    "open_data",
+    "read_log",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'marsrec' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
