@@ -6,29 +6,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.cli.calls import call, refused
 from tests.synthetic import cyclic_log
-from typer.testing import CliRunner
 
 from marsrec import Recommender, TrainingSettings
-from marsrec.cli import app
-from marsrec.errors import MarsrecError
 
 LOG = pl.concat([cyclic_log(users=30, events=20, items=15)[:200], cyclic_log(users=30, events=10, items=15)[100:]])
 """Ten users with twenty events, the last of which is a repeat, and twenty with ten."""
-
-runner = CliRunner()
-
-
-def call(*arguments: object) -> str:
-    result = runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*arguments: object) -> str:
-    with pytest.raises(MarsrecError) as error:
-        runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    return str(error.value)
 
 
 def fitted(log: pl.DataFrame = LOG, epochs: int = 1) -> Recommender:
