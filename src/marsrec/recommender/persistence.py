@@ -33,6 +33,7 @@ R = TypeVar("R", bound="Recommender")
 
 if TYPE_CHECKING:
     from marsrec.recommender import Recommender
+    from marsrec.recommender.trained import Trained
 
 FORMAT = 1
 TRIES = 4
@@ -87,7 +88,7 @@ def _chosen(part: Choice[Part]) -> Choice[Part]:
     return {"name": part.name, **part.model_dump(mode="json", exclude_unset=True)}
 
 
-def fingerprint(recommender: Recommender) -> bytes:
+def fingerprint(recommender: Trained) -> bytes:
     """Eight bytes that tell a model by what its answers depend on: weights, settings, items, unit of time.
 
     Of a model whose sessions keep decaying sums also the rates at which they decay.

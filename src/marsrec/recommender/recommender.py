@@ -1,59 +1,35 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from marsrec.data.filters import FilterSettings
-from marsrec.data.histories import Histories, Ties, Vocabulary
+from marsrec.data.histories import Ties
 from marsrec.data.log import LogSettings
-from marsrec.data.moments import instant
-from marsrec.data.source import Source, open_data
-from marsrec.data.splits import Part, Split, SplitSettings
-from marsrec.data.times import TimeUnit
-from marsrec.errors import DataError, MarsrecError, SettingsError, warn
-from marsrec.evaluation.by_name import Function
-from marsrec.evaluation.evaluate import Evaluation, evaluate
-from marsrec.evaluation.measures import KS
-from marsrec.evaluation.metrics import ACCURACY
-from marsrec.models import DENSE_FROM, Choice, model_settings, rule, title
+from marsrec.data.source import open_data
+from marsrec.data.splits import SplitSettings
+from marsrec.errors import DataError, SettingsError
+from marsrec.models import DENSE_FROM, Choice, model_settings, title
 from marsrec.nn.encoders.base import EncoderSettings
-from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.base import ObjectiveSettings
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
 from marsrec.paper import paper_options
-from marsrec.provenance import machine, versions
 from marsrec.recommender import persistence
 from marsrec.recommender.explanation import Explanation, explain, read
-from marsrec.recommender.inference import Inference, Past, Request, Window
-from marsrec.recommender.inputs import (
-    Kind,
-    answered,
-    as_kind,
-    given_histories,
-    is_one,
-    item_of,
-    items_of,
-    kind_of,
-    known_histories,
-)
+from marsrec.recommender.fitting import train
+from marsrec.recommender.inputs import answered, as_kind, is_one, item_of, kind_of
 from marsrec.recommender.session import Session
+from marsrec.recommender.trained import Trained
 from marsrec.training.settings import TrainingSettings
 
-if TYPE_CHECKING:
-    from marsrec.training.fit import Fitted
 
-logger = logging.getLogger(__name__)
-
-
-class Recommender:
+class Recommender(Trained):
     """Recommends the next item from timestamped histories.
 
     Parameters
@@ -98,25 +74,12 @@ class Recommender:
         published: bool = False,
         training: TrainingSettings | None = None,
     ) -> None:
+        super().__init__()
         self.name, self.published = model, published
         self.encoder, self.readout, self.scorer, self.objective = encoder, readout, scorer, objective
         self.options = dict(options or {})
         planned = self._check_settings()
         self.training = (training or TrainingSettings()).suited_to(planned)
-        self.settings: ModelSettings
-        self.split_settings = SplitSettings()
-        self._network: SequenceModel | None = None
-        self.histories: Histories | None = None
-        self.item_ids: Vocabulary
-        self.item_counts: NDArray[np.int64]
-        self.unit: TimeUnit
-        self.log_end: int
-        self.columns = LogSettings()
-        self.notes: tuple[str, ...] = ()
-        self.metrics: dict[str, Any] = {}
-        self.kind: Kind = "polars"
-        self._fingerprint: bytes | None = None
-        self._inference: Inference | None = None
 
     def __repr__(self) -> str:
         if self._network is None:
@@ -191,72 +154,9 @@ class Recommender:
         with shown(progress):
             source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
             where = None if folder is None else Path(folder).expanduser()
-            self._train(source, split or SplitSettings(), test, where, resume, progress)
+            train(self, source, split or SplitSettings(), test=test, folder=where, resume=resume, progress=progress)
         self.kind = kind_of(data) or "polars"
         return self
-
-    def _train(
-        self, source: Source, split: SplitSettings, test: bool, folder: Path | None, resume: bool, progress: bool
-    ) -> None:
-        """Train on opened data."""
-        from marsrec.training.fit import fit
-
-        histories, parts = source.histories, split.apply(source.histories)
-        settings = self.planned_settings(parts.average_length, source.public)
-        for note in source.notes:
-            logger.info(f"· {note}")
-        logger.info(
-            f"{title(settings)}{f' on {source.name}' if source.name else ''}: {histories.n_users:,} users, "
-            f"{histories.n_items:,} items, {len(histories):,} events."
-        )
-        if self.name == "mars" and self.encoder is None:
-            logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
-        software = versions()  # before training: a checkout may have moved on when it ends
-        fitted = fit(parts, settings, self.training, folder=folder, resume=resume, progress=progress)
-        metrics = {**_measure(fitted, parts, settings, split, test), "versions": software, "machine": machine()}
-        metrics["data"] |= {"name": source.name or None, "synthetic": source.synthetic}
-        # All at once: a fit that fails or is interrupted leaves what was fitted before.
-        self.network, self.histories = fitted.model, histories
-        self.settings, self.split_settings, self.metrics = settings, split, metrics
-        self.item_ids, self.item_counts = histories.item_ids, parts.item_counts
-        self.unit, self.log_end = histories.unit, int(histories.times.max())
-        self.notes, self.columns = source.notes, source.columns
-
-    def evaluate(
-        self,
-        part: Part = "test",
-        *,
-        metrics: Sequence[str | Function] = ACCURACY,
-        mask_seen: bool = False,
-        ks: Sequence[int] = KS,
-    ) -> Evaluation:
-        """Measure the model on the validation or test targets of the log that it was fitted on.
-
-        Parameters
-        ----------
-        part : {"valid", "test"}
-            Which targets.
-        metrics : sequence of str or function
-            Names such as "NDCG" or "coverage@10", or functions of one's own; see `marsrec.evaluation.metrics`.
-        mask_seen : bool
-            Leave items of the user's past out of the ranking.
-        ks : sequence of int
-            Cut-offs of metrics that name none.
-        """
-        network, length = self.network, self.settings.length
-        return evaluate(network, self.split(), length, part, metrics=metrics, mask_seen=mask_seen, ks=ks)
-
-    def split(self) -> Split:
-        """The division of its log into training events, validation and test targets."""
-        if self.histories is None:
-            raise DataError("this recommender was saved without its users' histories, so there is nothing to evaluate.")
-        return self.split_settings.apply(self.histories)
-
-    def user_ids(self) -> pl.Series:
-        """Raw ids of the users of its log."""
-        if self.histories is None:
-            raise DataError("this recommender was saved without its users' histories, so it knows no users.")
-        return self.histories.user_ids.ids
 
     # ------------------------------------------------------------ recommend
 
@@ -301,66 +201,8 @@ class Recommender:
         pasts = [self._window(given, row) for row in range(given.n_users)]
         moments = [self.log_end if past is None else self.moment(at, past.latest) for past in pasts]
         seen = [given.items[slice(*given.offsets[row : row + 2])] if mask_seen else None for row in range(len(pasts))]
-        asked = users if users is not None else histories
-        return self.answer(given.user_ids.ids, pasts, moments, seen, k=k, candidates=candidates, kind=kind_of(asked))
-
-    def answer(
-        self,
-        users: pl.Series,
-        pasts: Sequence[Past | None],
-        moments: Sequence[int],
-        seen: Sequence[NDArray[np.integer[Any]] | None],
-        *,
-        k: int,
-        candidates: Sequence[Any] | None = None,
-        kind: Kind | None = None,
-    ) -> Any:
-        """What `recommend` and `Session.recommend` return: the answers of `Inference`, with raw ids."""
-        k = self._at_most(k)
-        allowed = None if candidates is None else items_of(candidates, self.item_ids, "candidates")
-        requests = [
-            Request(past, at, k, hidden, allowed) for past, at, hidden in zip(pasts, moments, seen, strict=True)
-        ]
-        return as_kind(answered(users, self.inference.answer(requests), self.item_ids), kind or self.kind)
-
-    def _window(self, given: Histories, row: int) -> Window | None:
-        """The latest events of a history; None if it has none."""
-        own = slice(*given.offsets[row : row + 2])
-        return self.inference.window(given.items[own], given.times[own]) if given.lengths[row] else None
-
-    def moment(self, at: Any, latest: int) -> int:
-        """When somebody makes a request whose latest event was at `latest`: see `Inference.moment`."""
-        if at is None:
-            return self.inference.moment(None, latest)
-        moment = self.inference.moment(self.instant(at), latest)
-        if not self.network.sees_request_time:
-            warn("this model is not on the request clock: the moment of the request changes nothing.")
-        return moment
-
-    @property
-    def inference(self) -> Inference:
-        """The way from events and a moment to an answer."""
-        if self._inference is None:
-            network, length = self._fitted(), self.settings.length
-            self._inference = Inference(network, length, self.item_counts, self.unit, self.log_end)
-        return self._inference
-
-    def instant(self, moment: Any) -> int:
-        """A moment (a number since 1970, ISO text, date, datetime or "now") as a time in the unit of the log."""
-        return instant(moment, self.unit, self.log_end)
-
-    def _known(self, users: Any) -> Histories:
-        """Histories of users of the log."""
-        if self.histories is None:
-            raise DataError(
-                "this recommender was saved without its users' histories. "
-                "Pass histories=... with the events of each user instead."
-            )
-        return known_histories(users, self.histories)
-
-    def _given(self, histories: Any) -> Histories:
-        """Histories from outside."""
-        return given_histories(histories, self.item_ids, self.unit, self.columns, self.instant)
+        kind = kind_of(users if users is not None else histories)
+        return self.answer(given.user_ids.ids, pasts, moments, seen, k=k, candidates=candidates, kind=kind)
 
     # ----------------------------------------------------------------- live
 
@@ -394,12 +236,6 @@ class Recommender:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise DataError(f"a session is restored from the bytes of its to_bytes(); found {type(data).__name__}.")
         return Session.from_bytes(self, bytes(data))
-
-    def fingerprint(self) -> bytes:
-        """Eight bytes that tell this model by what its answers depend on."""
-        if self._fingerprint is None:
-            self._fingerprint = persistence.fingerprint(self)
-        return self._fingerprint
 
     # ------------------------------------------------------ explain, similar
 
@@ -451,46 +287,3 @@ class Recommender:
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
         return persistence.load(cls, Path(folder).expanduser(), device)
-
-    def _at_most(self, k: int) -> int:
-        """How many items can be meant by k."""
-        if not isinstance(k, int | np.integer) or k < 1:
-            raise SettingsError(f"k must be a whole number of at least 1; found {k}.")
-        return min(int(k), len(self.item_ids))
-
-    @property
-    def network(self) -> SequenceModel:
-        """The trained model."""
-        return self._fitted()
-
-    @network.setter
-    def network(self, trained: SequenceModel) -> None:
-        self._network, self._fingerprint, self._inference = trained, None, None
-
-    def _fitted(self) -> SequenceModel:
-        if self._network is None:
-            raise MarsrecError("this recommender is not fitted yet. Call fit(log) or Recommender.load(folder) first.")
-        return self._network
-
-
-def _measure(
-    fitted: "Fitted", parts: Split, settings: ModelSettings, split: SplitSettings, test: bool
-) -> dict[str, Any]:
-    measured: tuple[Part, ...] = ("valid", "test") if test else ("valid",)
-    return {
-        **{part: evaluate(fitted.model, parts, settings.length, part).metrics for part in measured},
-        "model": title(settings),
-        "protocol": {
-            "split": split.model_dump(mode="json"),
-            "ties": parts.histories.ties,
-            "mask_seen": False,
-            "ranked": "all items",
-        },
-        "best_epoch": fitted.best_epoch,
-        "epochs": len(fitted.curve),
-        "minutes": round(fitted.minutes, 3),
-        "complete": fitted.complete,
-        "parameters": fitted.model.parameter_count(),
-        "data": parts.histories.statistics(),
-        "curve": fitted.curve,
-    }
