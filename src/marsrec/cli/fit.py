@@ -122,7 +122,7 @@ def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
     """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
     from marsrec.atomic import refuse_foreign
     from marsrec.recommender.persistence import CONFIG
-    from marsrec.training.fit import CHECKPOINT  # it imports Lightning, for which a refusal above does not wait
+    from marsrec.training.settings import CHECKPOINT
 
     refuse_foreign(folder, CONFIG)
     state = folder.with_name(f"{folder.name}.training")

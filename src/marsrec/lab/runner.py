@@ -30,7 +30,7 @@ from marsrec.lab.results import TRIALS, Result, record, result_name
 from marsrec.models import title
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
-from marsrec.training.fit import CHECKPOINT, CURVE
+from marsrec.training.settings import CHECKPOINT, CURVE
 
 if sys.platform != "win32":
     import fcntl

@@ -27,12 +27,7 @@ from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
 from marsrec.training.module import TrainingModule
 from marsrec.training.progress import Progress
-from marsrec.training.settings import MONITOR, NOT_DECISIVE, TrainingSettings
-
-CHECKPOINT = "training.safetensors"
-"""The state of an unfinished training, in its folder."""
-CURVE = "curve.csv"
-"""Losses and validation metrics of each epoch, in the training's folder."""
+from marsrec.training.settings import CHECKPOINT, CURVE, MONITOR, NOT_DECISIVE, TrainingSettings
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ from marsrec.settings import Settings
 MONITOR = "NDCG@10"
 """The validation metric that decides when to stop and which weights are kept."""
 
+CHECKPOINT = "training.safetensors"
+"""The state of an unfinished training, in its folder."""
+CURVE = "curve.csv"
+"""Losses and validation metrics of each epoch, in the training's folder."""
+
 
 class TrainingSettings(Settings):
     """How a model is trained. The defaults are the paper's."""
