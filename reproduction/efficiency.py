@@ -26,8 +26,8 @@ def section(found: Sequence[Result], results: Path) -> Section:
     parts: list[str | Table | Picture] = [
         "Random histories as long as a model looks back. Multiply-accumulates are what torch counts of one forward "
         "pass that gives the states of all events of one history, without the scores of the items. What our compiled "
-        "kernels do is not among them: selective scans and the convolution before them, the interval terms of "
-        "TiSASRec, NARM's attention, a part of the MARS gate; nor are Fourier transforms. TiSASRec's attention counts "
+        "kernels do is not among them, such as selective scans, the interval terms of TiSASRec and NARM's attention; "
+        "nor are Fourier transforms. TiSASRec's attention counts "
         "the pairs up to each event, that of the others all pairs. Times are of what is needed: models that read out "
         "the latest state compute there alone what follows attention or scan in their last layer. All times are "
         "medians of turns taken side by side; a training step is forward and backward, and memory the most that "

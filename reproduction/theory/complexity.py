@@ -18,7 +18,7 @@ from benchmarks.measure import multiply_accumulates, peak_bytes
 from torch import Tensor
 
 from marsrec.nn.kernels.attention import causal_attention
-from marsrec.nn.mars import HIDDEN, MARS, Form
+from marsrec.nn.mars import MARS, Form
 from marsrec.nn.mixture import NODES
 
 Call = Callable[[], object]
@@ -124,9 +124,9 @@ def accumulates(name: str, L: int, d: int, K: int) -> float:
 
     On the "meta" device, where nothing is computed, the operator takes its reference implementations, which hide none.
     The streaming form cannot go there, since what it does depends on the rates. What its compiled parts do is added
-    from shapes: three scans, one forward and two backward, and the sums of the gate, likewise.
+    from shapes: three scans, one forward and two backward.
     """
-    hidden = 3 * TOGETHER * L * ((K + 1) * NODES * (d + 1) + K * (HIDDEN + d)) if name == STREAMING else 0
+    hidden = 3 * TOGETHER * L * (K + 1) * NODES * (d + 1) if name == STREAMING else 0
     run = call(name, L, d, K, device="cpu" if name == STREAMING else "meta")
     return multiply_accumulates(run) + hidden
 

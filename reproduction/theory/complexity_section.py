@@ -62,7 +62,7 @@ def tell(measured: Mapping[str, Any], made: str) -> list[Part]:
             [[sweep.name, ORDERS[sweep.name][0], *_cells(sweep), str(ORDERS[sweep.name][1])] for sweep in training],
             f"Every event read out, over L, {passes}: d = {where['d']}, K = {where['K']}, histories at once: "
             f"{where['histories']}, {where['repetitions']} repetitions in turns. MACs of the streaming form are "
-            "counted in its matrix products, and what its compiled scans and the gate do is added from shapes; those "
+            "counted in its matrix products, and what its compiled parts do is added from shapes; those "
             "of attention are of all pairs, though it skips those that the causal mask hides.",
         ),
         _picture(

@@ -51,12 +51,11 @@ class Deadly(Place):
 class Endless(Place):
     """A place where a run takes for ever."""
 
-    @contextmanager
-    def mine(self) -> Iterator[None]:
-        with super().mine():
-            self.visitor.write_text(str(os.getpid()))
-            time.sleep(3600)
-            yield
+    @property
+    def model(self) -> Path:
+        self.visitor.write_text(str(os.getpid()))
+        time.sleep(3600)
+        return super().model
 
     @property
     def visitor(self) -> Path:

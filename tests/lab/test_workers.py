@@ -13,11 +13,11 @@ from marsrec.lab.runner import Place, run_all
 
 @pytest.fixture(scope="module")
 def chosen(shared: Path) -> list[tuple[Run, Place]]:
-    """A run that fails, one whose worker is killed, and two that are done."""
+    """A run whose worker is killed, one that fails, and two that are done."""
     broken = shared.read_text().replace("seed = [0, 1]", "seed = 2").replace("epochs", "prefix_share = 0.5, epochs")
     shared.write_text(broken.replace('["gru4rec", "mars-t"]', '"gru4rec"') + shared.read_text())
     wrong, first, second, doomed, _ = places(shared, shared.parent)
-    return [wrong, (doomed[0], Deadly.like(doomed[1])), first, second]
+    return [(doomed[0], Deadly.like(doomed[1])), first, wrong, second]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_failures_are_named(failure: str) -> None:
 
 @pytest.mark.usefixtures("failure")
 def test_the_others_are_done(chosen: list[tuple[Run, Place]]) -> None:
-    assert [place.progress() for _, place in chosen] == ["missing", "missing", "done", "done"]
+    assert [place.progress() for _, place in chosen] == ["missing", "done", "missing", "done"]
 
 
 @pytest.mark.usefixtures("failure")

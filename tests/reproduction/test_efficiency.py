@@ -12,9 +12,11 @@ from tests.lab.made import result
 from marsrec.errors import SettingsError
 from marsrec.lab.page import Picture, Table
 from marsrec.models import RECIPES
+from reproduction import costs
 
 
-def test_costs_of_all_recipes(tmp_path: Path) -> None:
+def test_costs_of_all_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "ROWS", 2)
     path = measured("hawkes", tmp_path, rounds=1)
     before = path.read_bytes()
     assert measured("hawkes", tmp_path) == path

@@ -7,7 +7,18 @@ from tests.lab.made import result, write_with_ranks
 
 from marsrec.lab.page import Picture, Table
 
-NAMES = ["main", "ablation", "sensitivity", "efficiency", "subgroups", "entropy", "rule", "extensions", "theory"]
+NAMES = [
+    "main",
+    "ablation",
+    "sensitivity",
+    "efficiency",
+    "subgroups",
+    "same-time",
+    "entropy",
+    "rule",
+    "extensions",
+    "theory",
+]
 
 
 def words(part: str | Table | Picture) -> str:
