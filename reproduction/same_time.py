@@ -23,8 +23,8 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "order of the file decides what comes next, and where files list items in one order for all users, a model "
         "may learn that order."
     ]
-    run = whole(found)
-    for data in run:
+    names = whole(found)
+    for data in names:
         results = alike(found, data)
         groups = time_groups(results[0], folder)
         parts.append(f"## {data}")
@@ -36,7 +36,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         ours = backbone(density(results[0]))
         if ours in runs and len(runs) > 1:
             parts += [f"## {data}: {ours} against the others", differences(runs, ours, groups, folder)]
-    return Section("same-time", "Same time and later", parts if run else [*parts, "Not run."])
+    return Section("same-time", "Same time and later", parts if names else [*parts, "Not run."])
 
 
 def figures(
