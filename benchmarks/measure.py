@@ -18,9 +18,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 from torch.utils.flop_counter import FlopCounterMode
 
-from marsrec.data.catalog import CATALOG, load, locate
+from marsrec.data.catalog import CATALOG
 from marsrec.data.histories import Histories
 from marsrec.data.log import Log
+from marsrec.data.public import load, locate
 from marsrec.data.splits import Split, leave_one_out
 
 REPETITIONS = 15

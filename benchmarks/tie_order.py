@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.measure import show
-from marsrec.data.catalog import load
 from marsrec.data.histories import Histories
 from marsrec.data.log import Log
+from marsrec.data.public import load
 from marsrec.data.splits import leave_one_out
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.models import model_settings

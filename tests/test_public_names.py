@@ -57,9 +57,10 @@ def callables(exported: Any) -> Iterator[Callable[..., Any]]:
         return
     if "__init__" in vars(exported) and not is_dataclass(exported):  # results are made here, not by people
         yield exported.__init__
-    for name, member in vars(exported).items():
+    for name, member in inspect.getmembers_static(exported):
         function = getattr(member, "__func__", member)
-        if not name.startswith("_") and inspect.isfunction(function) and "Parameters\n" in str(function.__doc__):
+        ours = inspect.isfunction(function) and function.__module__.startswith("marsrec.")
+        if ours and not name.startswith("_") and "Parameters\n" in str(function.__doc__):
             yield function
 
 

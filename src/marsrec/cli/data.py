@@ -11,7 +11,8 @@ from marsrec.cli.options import Data, Filters, Json, Log, TiesOption
 
 def datasets(as_json: Json = False) -> None:
     """List the public data sets that marsrec knows, and which are present."""
-    from marsrec.data.catalog import CATALOG, locate
+    from marsrec.data.catalog import CATALOG
+    from marsrec.data.public import locate
 
     rows = [
         {

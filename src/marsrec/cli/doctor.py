@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from marsrec.data.catalog import CATALOG, locate
+from marsrec.data.catalog import CATALOG
+from marsrec.data.public import locate
 from marsrec.errors import SettingsError
 from marsrec.nn.kernels.selective_scan import FORCED, chosen, forced_on, missing
 from marsrec.provenance import machine, versions

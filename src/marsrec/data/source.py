@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marsrec.data.catalog import load
 from marsrec.data.filters import FilterSettings
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.log import Log, LogSettings, read_log
+from marsrec.data.public import load
 from marsrec.errors import DataError, SettingsError
 
 EMBEDDED = "hawkes"

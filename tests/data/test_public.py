@@ -9,9 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from marsrec.data.catalog import CATALOG, Dataset, Statistics, find, load, locate, row_order
+from marsrec.data.catalog import CATALOG, Dataset, Statistics, find
 from marsrec.data.histories import Histories
 from marsrec.data.log import read_log
+from marsrec.data.public import load, locate, row_order
 from marsrec.errors import DataError
 
 TIME = 1_400_000_000
