@@ -91,7 +91,7 @@ def train(folder: Path, *, resume: bool = False) -> Fitted:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        split = leave_one_out(histories_of(cyclic_log(users=200)))
+        split = leave_one_out(histories_of(cyclic_log(users=100)))
         settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
         training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, tensorboard=False)
         return fit(split, settings, training, folder=folder, resume=resume, progress=False)
