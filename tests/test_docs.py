@@ -1,0 +1,110 @@
+"""The code of README and docs runs, and the commands that they name exist.
+
+A block under `<!-- not run: REASON -->` is left out.
+"""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import typer
+
+from marsrec import Recommender, TrainingSettings
+from marsrec.cli import app
+from marsrec.training import fit as training
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"(?P<skipped><!-- not run: .+? -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S)
+INLINE = re.compile(r"`((?:marsrec|python -m) [^`]+)`")
+COMMANDS = typer.main.get_command(app)
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = BLOCK.finditer(page.read_text())
+    return [block["code"] for block in found if block["language"] in languages and not block["skipped"]]
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Command lines in blocks, with continued lines joined, and those within sentences."""
+    for code in blocks(page, "bash", "sh", "console"):
+        lines = re.sub(r"\\\n\s*", "", code).splitlines()
+        yield from (line for line in lines if re.search(r"\b(marsrec|python -m) ", line))
+    yield from (" ".join(line.split()) for line in INLINE.findall(BLOCK.sub("", page.read_text())))
+
+
+def by_page(pages: list[Path]) -> Any:
+    return pytest.mark.parametrize("page", pages, ids=lambda page: page.stem)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages take for granted: the log of a shop, and a model of it."""
+    folder = tmp_path_factory.mktemp("shop")
+    items = ["tea", "milk", "sugar", "jam", "bread", "salt"]
+    rows = [(4711 + user, items[(user + i) % 6], 1_700_000_000 + 3600 * i) for user in range(20) for i in range(8)]
+    log = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row").with_columns(pl.col("user").cast(pl.String))
+    log.write_csv(folder / "shop.csv")
+    quick = TrainingSettings(epochs=1, tensorboard=False)
+    small = {"dim": 8, "length": 8}
+    Recommender("mars-t", options=small, training=quick).fit(folder / "shop.csv", progress=False).save(folder / "model")
+    return folder
+
+
+@by_page([page for page in PAGES if blocks(page, "python")])
+def test_the_code_of_a_page_runs(page: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(shop, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    whole = training.fit
+
+    def short(split: Any, model: Any, settings: TrainingSettings, **how: Any) -> Any:
+        return whole(split, model, settings.model_copy(update={"epochs": min(settings.epochs, 2)}), **how)
+
+    monkeypatch.setattr(training, "fit", short)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for code in blocks(page, "python"):
+        exec(compile(code, str(page), "exec"), namespace)
+
+
+@by_page([page for page in PAGES if any(commands(page))])
+def test_commands_of_a_page_exist(page: Path) -> None:
+    for line in commands(page):
+        for words in simple(line):
+            if words[:1] == ["marsrec"]:
+                check(COMMANDS, words[1:], line)
+            elif words[:2] == ["python", "-m"] and words[2].split(".")[0] in ("benchmarks", "reproduction"):
+                module = words[2] if len(words) == 3 or words[2] != "benchmarks" else f"benchmarks.{words[3]}"
+                assert find_spec(module), line
+
+
+def simple(line: str) -> Iterator[list[str]]:
+    """The simple commands of a line."""
+    words = shlex.split(line, comments=True)
+    separators = [place for place, word in enumerate(words) if word in ("&&", "||", "|", ";", "&", ">", ">>", "<")]
+    for start, end in zip([-1, *separators], [*separators, len(words)], strict=True):
+        yield [word for word in words[start + 1 : end] if "=" not in word or word.startswith("-")]
+
+
+def check(command: Any, words: list[str], line: str) -> None:
+    """Raise unless the command and its options exist."""
+    if hasattr(command, "commands"):
+        if not words or words[0].startswith("-") or words[0].isupper():
+            return
+        assert words[0] in command.commands, line
+        check(command.commands[words[0]], words[1:], line)
+        return
+    known = {name for parameter in made(command).params for name in (*parameter.opts, *parameter.secondary_opts)}
+    for word in words:
+        if re.match(r"--?[a-z]", word):
+            assert word.partition("=")[0] in known | {"--help"}, line
+
+
+def made(command: Any) -> Any:
+    """A command with its options, which are made when it is called."""
+    return command.make_context(command.name, [], resilient_parsing=True).command
