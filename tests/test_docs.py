@@ -45,12 +45,13 @@ def by_page(pages: list[Path]) -> Any:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the pages take for granted: the log of a shop, and a model of it."""
+    """What the pages take for granted: logs of a shop, and a model of it."""
     folder = tmp_path_factory.mktemp("shop")
     items = ["tea", "milk", "sugar", "jam", "bread", "salt"]
     rows = [(4711 + user, items[(user + i) % 6], 1_700_000_000 + 3600 * i) for user in range(20) for i in range(8)]
     log = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row").with_columns(pl.col("user").cast(pl.String))
     log.write_csv(folder / "shop.csv")
+    log.with_columns(rating=5).write_csv(folder / "ratings.csv")
     quick = TrainingSettings(epochs=1, tensorboard=False)
     small = {"dim": 8, "length": 8}
     Recommender("mars-t", options=small, training=quick).fit(folder / "shop.csv", progress=False).save(folder / "model")

@@ -87,3 +87,5 @@ def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
         with pytest.raises(MarsrecError, match=message) as refusal:
             open_data(data)
         assert refusal.type is DataError
+    with pytest.raises(DataError, match="there is no such file"):  # which matters before how it would be read
+        open_data("nowhere.csv", log_settings=LogSettings(min_rating=4))

@@ -76,6 +76,8 @@ def open_data(
                 "Give the log instead."
             )
         return opened
+    if path is not None and not path.exists() and (path.suffix or len(path.parts) > 1):
+        raise DataError(f"{path}: there is no such file.")
     if reading != LogSettings() and (isinstance(data, Log) or (path is not None and not path.is_file())):
         raise SettingsError(
             f"{place}: neither a log file nor a dataframe, so log_settings, the options for reading one, do not apply. "
@@ -90,8 +92,6 @@ def open_data(
         raise DataError(f"{path}: a folder that `marsrec prepare` did not write. Give a log file or prepare one.")
     elif str(path) == EMBEDDED:
         log, origin = hawkes(HawkesSettings())[0], {"name": EMBEDDED, "synthetic": True}
-    elif path.suffix or len(path.parts) > 1:
-        raise DataError(f"{path}: there is no such file.")
     else:
         log, origin = load(str(path)), {"name": str(path), "public": str(path)}
     log = filters.apply(log)
