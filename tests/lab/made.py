@@ -62,3 +62,11 @@ def write_with_ranks(
         frame["time"] = pl.Series(times, dtype=pl.Enum(["same time", "later"]))
     pl.DataFrame(frame).write_parquet(folder / RANKS / f"{made.name}.parquet")
     (folder / f"{made.name}.json").write_text(json.dumps(made.model_dump(mode="json")))
+
+
+def pair_with_ranks(folder: Path, **ranks: list[float]) -> list[Result]:
+    """sasrec and mars-t with these ranks of four users, on beauty."""
+    made = [result(name.replace("_", "-"), sum(rank <= 10 for rank in of) / 4) for name, of in ranks.items()]
+    for one, of in zip(made, ranks.values(), strict=True):
+        write_with_ranks(folder, one, of, [3, 5, 10, 60])
+    return made

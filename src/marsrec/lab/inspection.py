@@ -18,7 +18,7 @@ from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError
 from marsrec.lab.attention import Entropy, attention_entropy, over_test_histories
 from marsrec.lab.example_users import FOREVER, Example, examples, short
-from marsrec.nn.mars import diversity_loss
+from marsrec.nn.mars import SIGMA, diversity_loss
 from marsrec.nn.readouts.base import Readout
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
@@ -69,6 +69,12 @@ class Decay(Settings):
     clock: Literal["last-event", "request"]
     unit: AgeUnit
     """Of ages and half-lives: events where the model does not see real time."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether users' exponents stay where the modulation of MARS keeps them; another readout may go further."""
+        factors = [np.divide(head.rates.quantiles, head.base_rate) for head in self.heads]
+        return bool(np.abs(np.log(factors)).max() < 1.001 * SIGMA)
 
     def weight(self, ages: NDArray[Any], rate: float) -> NDArray[Any]:
         """Weight of events of these ages, relative to a new one."""

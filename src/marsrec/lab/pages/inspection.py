@@ -97,9 +97,10 @@ def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | T
     ]
     caption = (
         f"Half-lives of the heads over {inspected.histories:,} test histories; the exponent λ_k(u) / τ_k of the median "
-        "user, and what it is of the base; the mean weight of the head in the gate. Modulation can multiply a base "
-        f"exponent by {math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
+        "user, and what it is of the base; the mean weight of the head in the gate."
     )
+    if decay.bounded:
+        caption += f" Modulation can multiply a base exponent by {math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
     if resolution is not None and any("†" in cell for row in rows for cell in row):
         caption += f" † {_below(resolution, decay)}"
     clock = "the latest event" if decay.clock == "last-event" else "the request"
@@ -109,6 +110,7 @@ def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | T
     even = [str(k) for k, head in enumerate(decay.heads, 1) if head.half_lives.quantiles[middle] > LONGEST]
     if even and decay.unit == "hours":
         apart += f" A half-life over 100 years (head {', '.join(even)}) is nearly a plain average of the history."
+    bounds = ", between its bounds (dashed); on a bound modulation is saturated" if decay.bounded else ""
     return [
         "## Rates and gate",
         f"{measured} {apart}",
@@ -121,9 +123,9 @@ def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | T
         ),
         Picture(
             f"{name}-spread",
-            "Modulation and gate over users. Left: the factor λ_k(u) / λ_k on the rate of each head, between its "
-            "bounds (dashed); on a bound modulation is saturated. Marks are medians, thick lines 25 to 75 %, thin "
-            "lines 5 to 95 % and dotted lines all of the users. Right: shapes are histograms.",
+            f"Modulation and gate over users. Left: the factor λ_k(u) / λ_k on the rate of each head{bounds}. Marks "
+            "are medians, thick lines 25 to 75 %, thin lines 5 to 95 % and dotted lines all of the users. Right: "
+            "shapes are histograms.",
             lambda: draw_spread(decay),
         ),
     ]

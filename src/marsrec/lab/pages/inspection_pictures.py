@@ -99,12 +99,13 @@ def draw_spread(decay: Decay) -> "Figure":
         axis.set_xticks(range(len(labels)), labels, fontsize=9)
         axis.set_xlim(-0.6, len(labels) - 0.4)
         axis.grid(visible=False, axis="x")
-    bounds = {math.exp(-SIGMA): "least", math.exp(SIGMA): "most"}
+    bounds = {math.exp(-SIGMA): "least", math.exp(SIGMA): "most"} if decay.bounded else {}
     for bound in bounds:
         left.axhline(bound, color="black", linestyle="--", linewidth=1, zorder=1)
     ticks = {0.8: "0.8", 1.0: "1", 1.25: "1.25", **{bound: f"{bound:.2f}, {end}" for bound, end in bounds.items()}}
     left.set(yscale="log", yticks=list(ticks), yticklabels=list(ticks.values()))
-    left.set_ylim(math.exp(-1.12 * SIGMA), math.exp(1.12 * SIGMA))
+    if bounds:
+        left.set_ylim(math.exp(-1.12 * SIGMA), math.exp(1.12 * SIGMA))
     left.minorticks_off()
     left.set(xlabel="head, and the median factor", ylabel="factor λ$_k$(u) / λ$_k$ on the rate (no unit)")
     left.set_title("Modulation by the user", loc="left")
