@@ -24,9 +24,9 @@ def section(found: Sequence[Result], folder: Path) -> Section:
     """What is not in the paper, against its MARS: the request clock, mapped states, linear time; and our dropout."""
     parts: list[str | Table | Picture] = [
         "Variants that the paper does not have, each under its own name, against the recipe itself. On the paper's "
-        "clock ages are measured from a user's latest event. On the request clock they are measured from the moment "
-        "the recommendation is asked for, in training and test the time of the target: a shop knows it, but the other "
-        f"models are not told. {EXPLAINED}",
+        "clock ages are measured from a user's latest event. On the request clock they are measured from the moment of "
+        "the request, in training and test the time of the target: a shop knows it, the other models do not see it. "
+        f"{EXPLAINED}",
         in_words(EXTENSIONS),
     ]
     compared = tables(found, folder, {"full": FULL, **EXTENSIONS}, {})
