@@ -71,6 +71,24 @@ def test_all_that_kernels_take_from_other_files_is_in_shared_ones() -> None:
     assert foreign == set(compiled.SHARED) - {"compute/compiled.py"}
 
 
+def test_processes_that_want_the_same_kernel_compile_it_once(tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(
+        "import numba, numpy\n"
+        "from marsrec.compute.compiled import kernel\n"
+        "@kernel(parallel=False)\n"
+        "def half(x): return x / 2\n"
+        "@kernel()\n"
+        "def halves(values):\n"
+        "    for i in numba.prange(len(values)): values[i] = half(values[i])\n"
+    )
+    command = [sys.executable, "-c", "import made; made.halves(made.numpy.ones(9)); print(made.halves.stats)"]
+    place = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    both = [subprocess.Popen(command, cwd=tmp_path, env=place, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    stats = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted("cache_misses=Counter()" in each for each in stats) == [False, True], stats
+
+
 def test_without_sources_or_a_place_kernels_are_compiled_but_not_kept(shared: Path, tmp_path: Path) -> None:
     assert compiled.kernel(parallel=False)(without_file("made")).stats.cache_path is None
     (shared / "compute/compiled.py").unlink()

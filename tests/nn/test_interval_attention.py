@@ -7,12 +7,11 @@ from marsrec.nn.kernels.interval_attention import _IntervalAttention, interval_a
 SEED, H, d, S = 7, 2, 8, 12
 
 
-def problem(B: int, L: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+def problem(B: int, L: int) -> tuple[Tensor, Tensor, Tensor]:
     """Packed query, key and value as the encoder strides them, packed tables, and intervals with runs and jumps."""
     generator = torch.Generator().manual_seed(0)
     packed, tables = (
-        torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
-        for shape in ((B, L, 3, H, d), (2, S, H, d))
+        torch.randn(*shape, generator=generator).requires_grad_() for shape in ((B, L, 3, H, d), (2, S, H, d))
     )
     intervals = torch.randint(S, (B, L, L), generator=generator, dtype=torch.int32)
     longer = torch.rand(B, L, L, generator=generator) < 0.7
@@ -37,37 +36,33 @@ def naive(packed: Tensor, tables: Tensor, intervals: Tensor, kept: Tensor) -> Te
 
 def mask(B: int, L: int, p: float) -> Tensor:
     """Factors of the weights, read off an attention of equal weights to values that tell the positions apart."""
-    zeros, table = torch.zeros(B, H, L, L, dtype=torch.float64), torch.zeros(H, 1, L, dtype=torch.float64)
-    ones = torch.eye(L, dtype=torch.float64).expand(B, H, L, L)
+    zeros, table, ones = torch.zeros(B, H, L, L), torch.zeros(H, 1, L), torch.eye(L).expand(B, H, L, L)
     same = torch.zeros(B, L, L, dtype=torch.int32)
     weights = _IntervalAttention.apply(zeros, zeros, ones, table, table, same, p, SEED)
     return weights * torch.arange(1, L + 1)[:, None]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @pytest.mark.parametrize(("B", "L", "p"), [(3, 130, 0.3), (40, 9, 0.0), (4, 1, 0.3), (0, 5, 0.3)])
-def test_values_and_gradients_equal_a_naive_attention_with_the_same_mask(dtype, tolerance, B, L, p):
-    packed, tables, intervals = problem(B, L, dtype)
+def test_values_and_gradients_equal_a_naive_attention_with_the_same_mask(B, L, p):
+    packed, tables, intervals = problem(B, L)
     kept = mask(B, L, p)
-    assert set(kept.round(decimals=6).unique().tolist()) <= {0.0, 1.0, round(1 / (1 - p), 6)}
-    expected = naive(packed, tables, intervals, kept.to(dtype))
+    assert set(kept.double().round(decimals=4).unique().tolist()) <= {0.0, 1.0, round(1 / (1 - p), 4)}
+    expected = naive(packed.double(), tables.double(), intervals, kept.double())
     mixed = _IntervalAttention.apply(*split(packed, tables), intervals, p, SEED)
-    torch.testing.assert_close(mixed, expected, rtol=tolerance, atol=tolerance)
-    slope = torch.linspace(-1, 1, mixed.numel(), dtype=dtype).view_as(mixed)
-    for mine, other in zip(*(torch.autograd.grad(x, (packed, tables), slope) for x in (mixed, expected)), strict=True):
-        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(mixed.double(), expected, rtol=1e-4, atol=1e-5)
+    slope = torch.linspace(-1, 1, mixed.numel()).view_as(mixed)
+    gradients = (torch.autograd.grad(x, (packed, tables), slope.to(x)) for x in (mixed, expected))
+    for mine, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
 
 
 def test_the_reference_is_the_same_function():
     packed, tables, intervals = problem(3, 20)
-    query, key, value, *both = split(packed, tables)
-    results = [
-        interval_attention(query, key, value, intervals, *both, implementation=implementation)
-        for implementation in ("reference", "cpu")
-    ]
-    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
-    for mine, other in zip(*(torch.autograd.grad(x.sin().sum(), (packed, tables)) for x in results), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
+    query, key, value, *both = split(packed.double(), tables.double())
+    found = interval_attention(query, key, value, intervals, *both)
+    ones = torch.ones(3, H, 20, 20, dtype=torch.float64)
+    expected = naive(packed.double(), tables.double(), intervals, ones)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_pieces_and_threads_change_nothing(monkeypatch):
@@ -83,5 +78,5 @@ def test_pieces_and_threads_change_nothing(monkeypatch):
         for mine, other in zip(
             (mixed, *torch.autograd.grad(mixed.sin().sum(), (packed, tables))), expected, strict=True
         ):
-            torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
     torch.set_num_threads(threads)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marsrec.compute.compiled import kernel
-from marsrec.nn.kernels.numeric import NEGLIGIBLE, exp, least, log1p
+from marsrec.nn.kernels.numeric import NEGLIGIBLE, exp, log1p
 
 
 @kernel(parallel=False)
@@ -48,8 +48,3 @@ def test_logarithm() -> None:
     exact = np.log1p(x.astype(np.float64))
     error = np.abs(computed(logarithms, x) - exact)
     assert (error < np.maximum(2e-7 * exact, 1e-7)).all()
-
-
-def test_what_counts_as_zero_where_numbers_fade() -> None:
-    assert least(np.dtype(np.float32)) == pytest.approx(NEGLIGIBLE)
-    assert np.finfo(np.float64).tiny < least(np.dtype(np.float64)) < 1e-290

@@ -31,7 +31,7 @@ SHAPES = [  # rows, positions, channels, states
 ]
 
 
-def inputs(rows: int, length: int, channels: int, states: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+def inputs(rows: int, length: int, channels: int, states: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
 
     def normal(*shape: int) -> Tensor:
@@ -42,6 +42,11 @@ def inputs(rows: int, length: int, channels: int, states: int, dtype: torch.dtyp
     return [x, delta, A, normal(rows, length, states), normal(rows, length, states), normal(channels)]
 
 
+def exact(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+    """The recurrence in double precision."""
+    return reference(*(part.double() for part in (x, delta, A, B, C, D)))[0]
+
+
 def output_and_gradients(run, tensors: list[Tensor], device: str = "cpu") -> list[Tensor]:
     leaves = [tensor.to(device, copy=True).requires_grad_() for tensor in tensors]
     y = run(*leaves)
@@ -50,19 +55,20 @@ def output_and_gradients(run, tensors: list[Tensor], device: str = "cpu") -> lis
     return [part.detach().cpu().double() for part in (y, *grads)]
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_output_and_all_six_gradients_are_those_of_the_recurrence(shape, dtype, tolerance, implementation) -> None:
-    if implementation == "cuda" and dtype == torch.float64:
-        pytest.skip("mamba-ssm's kernel has no float64")
-    tensors = inputs(*shape, dtype=dtype)
-    expected = output_and_gradients(lambda *a: reference(*a)[0], [tensor.double() for tensor in tensors])
-    device = "cuda" if implementation == "cuda" else "cpu"
-    found = output_and_gradients(lambda *a: selective_scan(*a, implementation=implementation), tensors, device)
+def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
+    """To single precision, by the largest of each."""
     for one, other in zip(found, expected, strict=True):
         scale = other.abs().max().item() if other.numel() else 0.0
-        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(scale, 1e-30))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * max(scale, 1e-30))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_output_and_all_six_gradients_are_those_of_the_recurrence(shape, implementation) -> None:
+    tensors = inputs(*shape)
+    device = "cuda" if implementation == "cuda" else "cpu"
+    found = output_and_gradients(lambda *a: selective_scan(*a, implementation=implementation), tensors, device)
+    assert_close(found, output_and_gradients(exact, tensors))
 
 
 def test_a_sequence_without_positions_gives_zero_gradients() -> None:
@@ -71,13 +77,8 @@ def test_a_sequence_without_positions_gives_zero_gradients() -> None:
     assert all((gradient == 0).all() for gradient in gradients)
 
 
-def test_gradcheck() -> None:
-    leaves = [tensor.requires_grad_() for tensor in inputs(2, 5, 3, 4)]
-    assert torch.autograd.gradcheck(selective_scan, leaves)
-
-
 def test_one_thread_and_two_give_the_same_bits() -> None:
-    tensors = inputs(5, 40, 130, 32, torch.float32)
+    tensors = inputs(5, 40, 130, 32)
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2):
@@ -93,9 +94,8 @@ def test_one_thread_and_two_give_the_same_bits() -> None:
 @given(st.integers(0, 9), st.integers(1, 40), st.sampled_from([1, 3, 127, 128, 129]), st.integers(1, 5))
 def test_any_shape(rows: int, length: int, channels: int, states: int) -> None:
     tensors = inputs(rows, length, channels, states)
-    expected = output_and_gradients(lambda *a: reference(*a)[0], tensors)
     found = output_and_gradients(lambda *a: selective_scan(*a, implementation="cpu"), tensors)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    assert_close(found, output_and_gradients(exact, tensors))
 
 
 def test_strided_inputs_and_no_grad() -> None:
@@ -109,10 +109,10 @@ def test_strided_inputs_and_no_grad() -> None:
         y = selective_scan(x, delta, rates, write, read, skip)
         return y.transpose(0, 2).contiguous().transpose(0, 2)  # and so is the gradient that comes back
 
-    expected = output_and_gradients(lambda *a: reference(*a)[0], tensors)
-    torch.testing.assert_close(output_and_gradients(strided, tensors), expected, rtol=1e-9, atol=1e-9)
+    expected = output_and_gradients(exact, tensors)
+    assert_close(output_and_gradients(strided, tensors), expected)
     with torch.no_grad():
-        torch.testing.assert_close(strided(*tensors), expected[0], rtol=1e-9, atol=1e-9)
+        assert_close([strided(*tensors).double()], expected[:1])
 
 
 @pytest.mark.parametrize("implementation", ["cpu", "reference"])
@@ -125,12 +125,12 @@ def test_a_sequence_cut_anywhere_goes_on_as_if_it_were_whole(implementation, mon
         cut = slice(start, stop)
         y, state = continued_scan(state, x[:, cut], delta[:, cut], A, B[:, cut], C[:, cut], D)
         parts.append(y)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(state, last)
 
 
 def test_extreme_steps_stay_finite() -> None:
-    x, delta, A, B, C, D = inputs(1, 50, 4, 8, torch.float32)
+    x, delta, A, B, C, D = inputs(1, 50, 4, 8)
     y = selective_scan(x, delta * 1e4, A * 1e3, B, C, D)
     assert y.isfinite().all()  # everything before the present is forgotten at once
     torch.testing.assert_close(y, delta * 1e4 * x * (B * C).sum(-1, keepdim=True) + D * x, rtol=1e-4, atol=1e-2)
@@ -138,7 +138,7 @@ def test_extreme_steps_stay_finite() -> None:
 
 def test_agrees_with_mambapy() -> None:
     pscan = pytest.importorskip("mambapy.pscan", reason="mambapy is in the dev extra").pscan
-    x, delta, A, B, C, D = inputs(2, 37, 6, 5)
+    x, delta, A, B, C, D = inputs(2, 37, 6, 5, torch.float64)
 
     def theirs(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
         decay = torch.exp(delta[..., None] * A)
@@ -213,11 +213,11 @@ def test_a_mamba_ssm_that_does_not_load_is_not_chosen(mamba_ssm: Path, monkeypat
 
 
 @pytest.mark.skipif(find_spec("mamba_ssm") is not None, reason="mamba-ssm is installed")
-def test_a_gpu_without_mamba_ssm_is_told_of() -> None:
+def test_a_gpu_without_mamba_ssm_gets_a_warning() -> None:
     chosen.cache_clear()
-    with pytest.warns(UserWarning, match=r"mamba-ssm is not installed \(pip install mamba-ssm\): on the GPU") as told:
+    with pytest.warns(UserWarning, match=r"mamba-ssm is not installed \(pip install mamba-ssm\): on the GPU") as caught:
         assert chosen("cuda") == "reference"
-    assert told[0].filename == __file__  # and not a line of marsrec
+    assert caught[0].filename == __file__  # and not a line of marsrec
     chosen.cache_clear()
 
 
@@ -229,15 +229,15 @@ def test_mamba_ssm_gets_channels_before_positions_and_never_an_empty_batch(mamba
         "    return reference(u.mT, delta.mT, A, B.mT, C.mT, D)[0].mT\n"
     )
     monkeypatch.setattr(module, "chosen", lambda device: "cuda")
-    tensors = inputs(2, 9, 6, 4, torch.float32)
+    tensors = inputs(2, 9, 6, 4)
     torch.testing.assert_close(selective_scan(*tensors), reference(*tensors)[0])
     for rows, length in ((0, 5), (2, 0)):
-        assert selective_scan(*inputs(rows, length, 8, 16, torch.float32)).shape == (rows, length, 8)
+        assert selective_scan(*inputs(rows, length, 8, 16)).shape == (rows, length, 8)
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_computed_in_single(half) -> None:
-    x, delta, A, B, C, D = inputs(2, 30, 8, 4, torch.float32)
+    x, delta, A, B, C, D = inputs(2, 30, 8, 4)
     x, B, C = x.to(half).requires_grad_(), B.to(half), C.to(half)
     y = selective_scan(x, delta, A, B, C, D)
     assert y.dtype == half

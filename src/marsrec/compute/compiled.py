@@ -1,16 +1,25 @@
 """Numba kernels of this package: compiled for the CPU at their first use, kept on disk, and announced."""
 
 import hashlib
+import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from numba import config, njit
 from numba.core import event
 from numba.core.codegen import get_host_cpu_features
+from numba.core.compiler_lock import global_compiler_lock
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +72,41 @@ def kernel(*, parallel: bool = True, exact: bool = False) -> Callable[[Callable[
             index: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
             if hasattr(index, "_source_stamp"):  # numba has no front door to it; with NUMBA_DISABLE_JIT there is none
                 index._source_stamp = index._source_stamp, _shared_code()
+                made.compile = _one_process_at_a_time(made.compile, inspect.getfile(function))
             return made
         except (RuntimeError, OSError):  # no place to keep it, or no sources to compare it with
             return njit(**options)(function)
 
     return compiled
+
+
+def _one_process_at_a_time(compile: Callable[[Any], Any], file: str) -> Callable[[Any], Any]:
+    """Let processes that want the same kernel wait for the first of them, and load what it has put on disk."""
+
+    def alone(signature: Any) -> Any:
+        with global_compiler_lock, _locked(file):
+            return compile(signature)
+
+    return alone
+
+
+_LOCKED: set[str] = set()
+
+
+@contextmanager
+def _locked(file: str) -> Iterator[None]:
+    """Hold a source file, unless this process does already: a kernel may call others of the same file."""
+    if fcntl is None or file in _LOCKED:
+        yield
+        return
+    with Path(file).open("rb") as source:
+        with suppress(OSError):  # not all file systems know locks
+            fcntl.flock(source, fcntl.LOCK_EX)
+        _LOCKED.add(file)
+        try:
+            yield
+        finally:
+            _LOCKED.remove(file)
 
 
 @cache

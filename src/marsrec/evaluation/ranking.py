@@ -190,7 +190,7 @@ def _check_codes(what: str, codes: Tensor, columns: int, first_row: int = 0) -> 
 
 def _ranks(scores: Tensor, target_scores: Tensor) -> Tensor:
     """Rank of each row's target score (C, 1) among its scores (C, V + 1), which contain it."""
-    if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
+    if scores.is_cpu and scores.dtype == torch.float32:
         with like_torch():
             return torch.from_numpy(_ranks_in_one_pass(scores.numpy(), target_scores.squeeze(1).numpy()))
     # greater + (equal - 1) / 2 + 1, where "at least" is greater + equal.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from marsrec.nn.kernels.decay_scan import LEAST, Implementation, decay_scan, mixed
+from marsrec.nn.kernels.decay_scan import LEAST, decay_scan, mixed
 from marsrec.nn.kernels.decayed_average import check_shapes
 from marsrec.nn.kernels.numeric import widened
 from marsrec.nn.mixture import NODES, coefficients, full_precision, node_rates
@@ -29,7 +29,6 @@ def streaming_average(
     first: int = 0,
     tau0: float = 3600.0,
     count: int = NODES,
-    implementation: Implementation = "auto",
 ) -> Tensor:
     """The summaries Z of MARS at the positions from `first` on, in time and memory linear in L.
 
@@ -51,8 +50,6 @@ def streaming_average(
         One hour, in the unit of the times.
     count : int
         Number M of nodes.
-    implementation : {"auto", "reference", "cpu"}
-        That of `decay_scan`.
 
     Returns
     -------
@@ -77,7 +74,7 @@ def streaming_average(
     decays = _decays(elapsed, tau0, count, mix.dtype)  # (B, L, M)
     states, decays, mix = widened(states, decays, mix)
     with full_precision(states):
-        return decay_scan(states, decays, mix, first, implementation=implementation)
+        return decay_scan(states, decays, mix, first)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ and a pair costs a product and a division per channel. The backward pass compute
 Shapes: B histories, L events, Q positions that are read out, H channels.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from numba import prange
@@ -15,15 +15,13 @@ from torch.autograd.function import once_differentiable
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.numeric import array, fits
+from marsrec.nn.kernels.numeric import ONE, ZERO, Implementation, array, fits
 
 _BLOCK = 128  # channels that one thread does in a go, in the backward pass
 _LIMIT = 85.0  # exponentials stay finite and positive, and so their product is never 0 · infinity
 
 
-def additive_attention(
-    keys: Tensor, queries: Tensor, v: Tensor, *, implementation: Literal["auto", "reference", "cpu"] = "auto"
-) -> Tensor:
+def additive_attention(keys: Tensor, queries: Tensor, v: Tensor, *, implementation: Implementation = "auto") -> Tensor:
     """Score each event up to a position by v · sigmoid(key of the event + query of the position).
 
     Parameters
@@ -34,8 +32,8 @@ def additive_attention(
         Of the latest Q positions, which may be all.
     v : Tensor (H,)
         Weights of the channels.
-    implementation : {"auto", "reference", "cpu"}
-        "auto" takes "cpu" for float32 and float64 on the CPU. It takes keys and queries beyond ±85 for ±85, which
+    implementation : {"auto", "reference"}
+        "auto" is the kernel for float32 on the CPU. It takes keys and queries beyond ±85 for ±85, which
         makes a difference only where both are so large and of opposite sign. "reference" holds (B, Q, L, H) tensors.
 
     Returns
@@ -51,9 +49,7 @@ def additive_attention(
              [0.5379, 1.0000, 0.0000],
              [0.2384, 0.5379, 1.0000]]])
     """
-    if implementation == "auto":
-        implementation = "cpu" if fits(keys, queries, v) else "reference"
-    if implementation == "reference":
+    if implementation == "reference" or not fits(keys, queries, v):
         pairs = torch.sigmoid(keys[:, None] + queries[:, :, None])  # (B, Q, L, H)
         return (pairs @ v).tril(keys.shape[1] - queries.shape[1])
     scores: Tensor = _AdditiveAttention.apply(keys, queries, v)  # type: ignore[no-untyped-call]
@@ -89,18 +85,17 @@ def _exponentials(x: Tensor) -> Any:
 def _forward(keys: Any, queries: Any, v: Any, scores: Any) -> None:
     """Scores from exponentials of keys and queries."""
     B, Q, L = scores.shape
-    zero, one = scores.dtype.type(0), scores.dtype.type(1)
     for index in prange(B * Q):
         b, i = index // Q, index % Q
         query, score = queries[b, i], scores[b, i]
         past = L - Q + i + 1
         for j in range(past):
             key = keys[b, j]
-            total = zero
+            total = ZERO
             for c in range(len(v)):
-                total += v[c] / (one + key[c] * query[c])
+                total += v[c] / (ONE + key[c] * query[c])
             score[j] = total
-        score[past:] = zero
+        score[past:] = ZERO
 
 
 @kernel()
@@ -112,7 +107,6 @@ def _backward(keys: Any, queries: Any, v: Any, grad: Any, grad_keys: Any, grad_q
     """
     B, Q, L = grad.shape
     H = len(v)
-    one = grad.dtype.type(1)
     blocks = (H + _BLOCK - 1) // _BLOCK
     for index in prange(B * blocks):
         b, start = index // blocks, index % blocks * _BLOCK
@@ -124,9 +118,9 @@ def _backward(keys: Any, queries: Any, v: Any, grad: Any, grad_keys: Any, grad_q
                 key, grad_key = keys[b, j, start:stop], grad_keys[b, j, start:stop]
                 slope = grad[b, i, j]
                 for c in range(len(weight)):
-                    sigmoid = one / (one + key[c] * query[c])
+                    sigmoid = ONE / (ONE + key[c] * query[c])
                     share = slope * sigmoid
                     grad_weight[c] += share
-                    share *= weight[c] * (one - sigmoid)
+                    share *= weight[c] * (ONE - sigmoid)
                     grad_query[c] += share
                     grad_key[c] += share

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.dropout import draw_seed, dropout, hashed, row_key, threshold
-from marsrec.nn.kernels.numeric import exp, fits, largest
+from marsrec.nn.kernels.numeric import ZERO, exp, fits, largest
 
 CHUNK = 64  # positions at a time: they attend to no later ones, which saves up to half of the work
 BUFFER = 1 << 18  # weights at a time, as far as one row and CHUNK positions do not need more
@@ -31,8 +31,8 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor, dropout: float =
     """Mix the values of all positions up to each with weights softmax(query · key / sqrt(d)), and drop weights.
 
     Equals `F.scaled_dot_product_attention(..., dropout_p=dropout, is_causal=True)`, but for the mask, which follows
-    from one draw of torch's global generator. Without dropout, off the CPU and for other numbers than float32 and
-    float64 it is that function.
+    from one draw of torch's global generator. Without dropout, off the CPU and for other numbers than float32 it is
+    that function.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class _CausalAttention(torch.autograd.Function):
         with like_torch():
             for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
-                asked = query[rows, h, chunk]  # (R, C, d)
-                weights = buffer[: asked.shape[0] * asked.shape[1] * chunk.stop].view(*asked.shape[:2], -1)
-                torch.bmm(asked, key[rows, h, past].mT, out=weights)
+                queries = query[rows, h, chunk]  # (R, C, d)
+                weights = buffer[: queries.shape[0] * queries.shape[1] * chunk.stop].view(*queries.shape[:2], -1)
+                torch.bmm(queries, key[rows, h, past].mT, out=weights)
                 _softmax(rows.start, h, weights.numpy(), total.numpy(), *options)
                 mixed[rows, h, chunk] = torch.bmm(weights, value[rows, h, past])
         ctx.save_for_backward(query, key, value, mixed, total)
@@ -92,17 +92,17 @@ class _CausalAttention(torch.autograd.Function):
         with like_torch():
             for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
-                asked, slope = query[rows, h, chunk], grad[rows, h, chunk]  # (R, C, d)
+                queries, slope = query[rows, h, chunk], grad[rows, h, chunk]  # (R, C, d)
                 keys, values = key[rows, h, past], value[rows, h, past]  # (R, past, d)
-                size = asked.shape[0] * asked.shape[1] * chunk.stop
-                weights, slopes = (buffer[:size].view(*asked.shape[:2], -1) for buffer in buffers)
-                torch.bmm(asked, keys.mT, out=weights)
+                size = queries.shape[0] * queries.shape[1] * chunk.stop
+                weights, slopes = (buffer[:size].view(*queries.shape[:2], -1) for buffer in buffers)
+                torch.bmm(queries, keys.mT, out=weights)
                 torch.bmm(slope, values.mT, out=slopes)
                 _softmax_backward(
                     rows.start, h, weights.numpy(), slopes.numpy(), total.numpy(), mean.numpy(), *ctx.options
                 )
                 grad_value[rows, h, past] += torch.bmm(weights.mT, slope)
-                grad_key[rows, h, past] += torch.bmm(slopes.mT, asked)
+                grad_key[rows, h, past] += torch.bmm(slopes.mT, queries)
                 grad_query[rows, h, chunk] = torch.bmm(slopes, keys)
         return *grads, None, None
 
@@ -134,13 +134,12 @@ def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: A
     """Products (R, C, past) become weights in place, dropped and hidden ones 0."""
     R, C, past = weights.shape
     H, L = total.shape[1:]
-    zero = weights.dtype.type(0)
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, past - C + c
         weight, hidden = weights[r, c, : q + 1], weights[r, c, q + 1 :]
         top = factor * largest(weight)
-        mass = zero
+        mass = ZERO
         for j in range(len(weight)):
             w = exp(factor * weight[j] - top)
             weight[j] = w
@@ -150,8 +149,8 @@ def _softmax(row: int, head: int, weights: Any, total: Any, factor: Any, kept: A
         low, high = uint32(key), uint32(key >> uint64(32))
         scale = kept / mass
         for j in range(len(weight)):
-            weight[j] *= scale if hashed(low, high, j) >= below else zero
-        hidden[:] = zero
+            weight[j] *= scale if hashed(low, high, j) >= below else ZERO
+        hidden[:] = ZERO
 
 
 @kernel()
@@ -170,7 +169,6 @@ def _softmax_backward(
     """Products become weights again, and slopes by the weights become slopes by the products, both in place."""
     R, C, past = weights.shape
     H, L = total.shape[1:]
-    zero = weights.dtype.type(0)
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, past - C + c
@@ -180,8 +178,8 @@ def _softmax_backward(
         low, high = uint32(key), uint32(key >> uint64(32))
         for j in range(len(weight)):
             w = exp(factor * weight[j] - log_mass)
-            scale = kept if hashed(low, high, j) >= below else zero
+            scale = kept if hashed(low, high, j) >= below else ZERO
             weight[j] = w * scale
             slope[j] = factor * w * (scale * slope[j] - center)
-        weights[r, c, q + 1 :] = zero
-        slopes[r, c, q + 1 :] = zero
+        weights[r, c, q + 1 :] = ZERO
+        slopes[r, c, q + 1 :] = ZERO

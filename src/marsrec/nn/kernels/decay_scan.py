@@ -17,7 +17,7 @@ M sums of one position, which stay in the L1 cache (44 sums × 64 dimensions are
 Shapes: B rows, L positions, Q = L - first positions that are read out, K heads, M rates, d dimensions.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.numeric import Array, array, least, widened
-
-Implementation = Literal["auto", "reference", "cpu"]
+from marsrec.nn.kernels.numeric import NEGLIGIBLE, ONE, ZERO, Array, Implementation, array, fits, widened
 
 LEAST = 0.5
 """A total weight below is an error of the mixture: the newest event alone has 1."""
@@ -46,7 +44,7 @@ def decay_scan(
     Parameters
     ----------
     states : Tensor (B, L, d)
-        What is averaged. float32 or float64; so are the others.
+        What is averaged.
     decays : Tensor (B, L, M)
         By how much the sums shrink from the position before to this one, between 0 and 1; the last of them shrinks
         fastest. They get no gradient.
@@ -54,8 +52,8 @@ def decay_scan(
         How each head mixes the M sums at each position that is read out, such that the newest event weighs about 1.
     first : int
         First position that is read out; the earlier ones are only summed up.
-    implementation : {"auto", "reference", "cpu"}
-        "auto" is the numba kernel for tensors on the CPU and the reference elsewhere.
+    implementation : {"auto", "reference"}
+        "auto" is the numba kernel for float32 on the CPU and the reference elsewhere.
 
     Returns
     -------
@@ -80,9 +78,10 @@ def decay_scan(
             "decay_scan wants states (B, L, d), decays (B, L, M) and coefficients (B, L - first, K, M), got "
             f"{tuple(states.shape)}, {tuple(decays.shape)} and {tuple(coefficients.shape)} with first={first}"
         )
-    if implementation == "reference" or (implementation == "auto" and not states.is_cpu):
+    states, decays, coefficients = widened(states, decays, coefficients)
+    if implementation == "reference" or not fits(states, decays, coefficients):
         return reference(states, decays, coefficients, first)
-    averages: Tensor = _DecayScan.apply(*widened(states, decays, coefficients), first)  # type: ignore[no-untyped-call]
+    averages: Tensor = _DecayScan.apply(states, decays, coefficients, first)  # type: ignore[no-untyped-call]
     return averages
 
 
@@ -157,18 +156,18 @@ def _forward(
             _step(S, n, decays[row, t], states[row, t])
             for k in range(heads if t >= first else 0):
                 mix, share = coefficients[row, t - first, k], shares[row, t - first, k]
-                total = states.dtype.type(0)
+                total = ZERO
                 for m in range(nodes):
                     total += mix[m] * n[m]
                 totals[row, t - first, k] = total
                 if total < LEAST:
-                    share[:] = states.dtype.type(0)
+                    share[:] = ZERO
                     share[nodes - 1] = 1 / n[nodes - 1]
                 else:
                     for m in range(nodes):  # dividing M coefficients is cheaper than dividing d dimensions
                         share[m] = mix[m] / total
                 average = averages[row, t - first, k]
-                average[:] = states.dtype.type(0)
+                average[:] = ZERO
                 fours = nodes - nodes % 4
                 for m in range(0, fours, 4):  # four at a time, so that the average is read and written less often
                     c0, c1, c2, c3 = share[m], share[m + 1], share[m + 2], share[m + 3]
@@ -184,12 +183,11 @@ def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array
     rows, length, width = to_states.shape
     heads, nodes = shares.shape[2:]
     fours = heads - heads % 4
-    zero, negligible = grad.dtype.type(0), least(grad.dtype)
     for row in prange(rows):
         later = np.zeros((nodes, width), grad.dtype)  # gradient of S_t
         for t in range(length - 1, -1, -1):
             out = to_states[row, t]
-            out[:] = grad.dtype.type(0)
+            out[:] = ZERO
             if t >= first:
                 g, share = grad[row, t - first], shares[row, t - first]
                 for m in range(nodes):
@@ -206,7 +204,7 @@ def _backward_states(grad: Array, decays: Array, shares: Array, to_states: Array
                     g = later[m, e]
                     out[e] += g
                     g *= decay
-                    later[m, e] = zero if abs(g) < negligible else g
+                    later[m, e] = ZERO if abs(g) < NEGLIGIBLE else g
 
 
 @kernel()
@@ -222,11 +220,11 @@ def _backward_coefficients(
             for k in range(heads if t >= first else 0):
                 g, out, share = grad[row, t - first, k], to_coefficients[row, t - first, k], shares[row, t - first, k]
                 if totals[row, t - first, k] < LEAST:
-                    out[:] = states.dtype.type(0)
+                    out[:] = ZERO
                     continue
-                along = states.dtype.type(0)  # gradient · Z
+                along = ZERO  # gradient · Z
                 for m in range(nodes):
-                    product = states.dtype.type(0)
+                    product = ZERO
                     for e in range(width):
                         product += g[e] * S[m, e]
                     out[m] = product
@@ -240,6 +238,6 @@ def _step(S: Array, n: Array, decays: Array, state: Array) -> None:
     """Let the sums decay and add a state."""
     for m in range(S.shape[0]):
         decay = decays[m]
-        n[m] = decay * n[m] + n.dtype.type(1)
+        n[m] = decay * n[m] + ONE
         for e in range(S.shape[1]):
             S[m, e] = decay * S[m, e] + state[e]

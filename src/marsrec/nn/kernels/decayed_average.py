@@ -17,10 +17,9 @@ from torch.autograd.function import once_differentiable
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.numeric import exp, fits, least, log1p
+from marsrec.nn.kernels.numeric import NEGLIGIBLE, ZERO, Implementation, exp, fits, log1p
 
 TimeScale = Literal["log", "linear"]
-Implementation = Literal["auto", "reference", "cpu"]
 
 CHUNK = 32  # positions at a time: they need no events after the last of them, which saves up to half of the work
 BUFFER = 1 << 18  # weights at a time, as far as one row and CHUNK positions do not need more
@@ -58,8 +57,8 @@ def decayed_average(
         Unit of the ages, in the unit of the times.
     time_scale : {"log", "linear"}
         Whether ages are compressed.
-    implementation : {"auto", "reference", "cpu"}
-        "auto" takes "cpu" for float32 and float64 on the CPU. Gradients flow to `states` and `rates`.
+    implementation : {"auto", "reference"}
+        "auto" is the kernel for float32 on the CPU. Gradients flow to `states` and `rates`.
 
     Returns
     -------
@@ -76,9 +75,7 @@ def decayed_average(
             [4.5000, 5.0000]])
     """
     check_shapes(states, times, now, rates, first)
-    if implementation == "auto":
-        implementation = "cpu" if fits(states, rates) else "reference"
-    if implementation == "reference":
+    if implementation == "reference" or not fits(states, rates):
         return _reference(states, times, now, rates, first, tau0, time_scale == "log")
     averages: Tensor = _DecayedAverage.apply(states, times, now, rates, first, tau0, time_scale == "log")  # type: ignore[no-untyped-call]
     return averages
@@ -214,7 +211,6 @@ def _weigh(
 ) -> None:
     """Weights (R, C, K, past) from `row` and position `start` on; `scale` (B, Q, K) times them is the softmax."""
     R, C, K, past = weights.shape
-    negligible = least(weights.dtype)  # the youngest event's own age may round to more than 0, and its weight to 0
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, start + c
@@ -222,13 +218,13 @@ def _weigh(
         _ages(times[b], now[b, q], unit, logarithmic, ages)
         for k in range(K):
             weight, rate = weights[r, c, k], rates[b, q, k]
-            total = weights.dtype.type(0)
+            total = ZERO
             for j in range(len(ages)):
                 w = exp(-rate * ages[j])
                 weight[j] = w
                 total += w
             weight[len(ages) :] = 0
-            scale[b, q, k] = 1 / max(total, negligible)
+            scale[b, q, k] = 1 / max(total, NEGLIGIBLE)  # the youngest event's age may round to more than 0
 
 
 @kernel()
@@ -250,7 +246,6 @@ def _weigh_backward(
     It is the covariance of ages and slopes under the weights, negative.
     """
     R, C, K, past = weights.shape
-    negligible = least(weights.dtype)  # the youngest event's own age may round to more than 0, and its weight to 0
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, start + c
@@ -258,7 +253,7 @@ def _weigh_backward(
         _ages(times[b], now[b, q], unit, logarithmic, ages)
         for k in range(K):
             weight, slope, rate = weights[r, c, k], slopes[r, c, k], rates[b, q, k]
-            total = weights.dtype.type(0)
+            total = ZERO
             age, steep, both = total, total, total
             for j in range(len(ages)):
                 w = exp(-rate * ages[j])
@@ -268,6 +263,6 @@ def _weigh_backward(
                 steep += w * slope[j]
                 both += w * ages[j] * slope[j]
             weight[len(ages) :] = 0
-            total = max(total, negligible)
+            total = max(total, NEGLIGIBLE)
             scale[b, q, k] = 1 / total
             grad_rates[b, q, k] = (age / total * steep - both) / total

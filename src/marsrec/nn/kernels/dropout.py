@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
+from marsrec.nn.kernels.numeric import ZERO
 
 _ROW = 1024  # elements that share a key
 _GOLDEN, _MIX_A, _MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -24,7 +25,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """Zero elements with probability p and divide the others by 1 - p, like `F.dropout`.
 
     The mask follows from one draw of torch's global generator, and not from the number of threads. On other devices
-    than the CPU and for other numbers than float32 and float64 this is `F.dropout`.
+    than the CPU and for other numbers than float32 this is `F.dropout`.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if p == 0:
         return x
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if not x.is_cpu or x.dtype != torch.float32:
         return F.dropout(x, p)
     dropped: Tensor = _Dropout.apply(x, p, draw_seed())  # type: ignore[no-untyped-call]
     return dropped
@@ -65,9 +66,7 @@ def _masked(x: Tensor, p: float, seed: int) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     with like_torch():
-        _mask(
-            x.view(-1).numpy(), np.uint64(seed), threshold(p), x.numpy().dtype.type(1 / (1 - p)), out.view(-1).numpy()
-        )
+        _mask(x.view(-1).numpy(), np.uint64(seed), threshold(p), np.float32(1 / (1 - p)), out.view(-1).numpy())
     return out
 
 
@@ -103,11 +102,10 @@ def hashed(low: Any, high: Any, place: Any) -> Any:
 
 @kernel()
 def _mask(x: Any, seed: Any, below: Any, scale: Any, out: Any) -> None:
-    zero = x.dtype.type(0)
     for row in prange((len(x) + _ROW - 1) // _ROW):
         key = row_key(seed, row)
         low, high = uint32(key), uint32(key >> uint64(32))
         start = row * _ROW
         source, target = x[start : start + _ROW], out[start : start + _ROW]
         for j in range(len(source)):
-            target[j] = source[j] * (scale if hashed(low, high, j) >= below else zero)
+            target[j] = source[j] * (scale if hashed(low, high, j) >= below else ZERO)

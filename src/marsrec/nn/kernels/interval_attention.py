@@ -10,7 +10,7 @@ at a time.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
 from marsrec.nn.kernels.attention import buffer_size, chunks, kernel_options
 from marsrec.nn.kernels.dropout import draw_seed, hashed, row_key
-from marsrec.nn.kernels.numeric import exp, fits, largest
+from marsrec.nn.kernels.numeric import ZERO, Implementation, exp, fits, largest
 
 PARTS = 16  # of the queries of a chunk, each with own sums for the tables' gradients: no races, whatever the threads
 
@@ -36,7 +36,7 @@ def interval_attention(
     value_table: Tensor,
     dropout: float = 0.0,
     *,
-    implementation: Literal["auto", "reference", "cpu"] = "auto",
+    implementation: Implementation = "auto",
 ) -> Tensor:
     """Mix values with weights softmax_j(q_i · (k_j + rK[r_ij]) / sqrt(d)), where a value is v_j + rV[r_ij].
 
@@ -50,17 +50,15 @@ def interval_attention(
         The tables rK and rV.
     dropout : float
         Probability that a weight is dropped, at least 0 and below 1.
-    implementation : {"auto", "reference", "cpu"}
-        "auto" takes "cpu" for float32 and float64 on the CPU. No (B, L, L, d) tensor is held by either.
+    implementation : {"auto", "reference"}
+        "auto" is the kernel for float32 on the CPU. No (B, L, L, d) tensor is held by either.
 
     Returns
     -------
     Tensor (B, H, L, d)
     """
     parts = query, key, value, key_table, value_table
-    if implementation == "auto":
-        implementation = "cpu" if fits(*parts) else "reference"
-    if implementation == "reference":
+    if implementation == "reference" or not fits(*parts):
         return _reference(*parts, intervals, dropout)
     intervals = intervals.to(torch.int32).contiguous()
     mixed: Tensor = _IntervalAttention.apply(*parts, intervals, dropout, draw_seed())  # type: ignore[no-untyped-call]
@@ -103,11 +101,11 @@ class _IntervalAttention(torch.autograd.Function):
         with like_torch():
             for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
-                asked = query[rows, h, chunk].contiguous()  # (R, C, d)
-                weights = buffer[: asked.shape[0] * asked.shape[1] * chunk.stop].view(*asked.shape[:2], -1)
-                torch.bmm(asked, key[rows, h, past].mT, out=weights)
-                from_table = torch.empty_like(asked)
-                inputs = asked, intervals, *(table[h] for table in tables)
+                queries = query[rows, h, chunk].contiguous()  # (R, C, d)
+                weights = buffer[: queries.shape[0] * queries.shape[1] * chunk.stop].view(*queries.shape[:2], -1)
+                torch.bmm(queries, key[rows, h, past].mT, out=weights)
+                from_table = torch.empty_like(queries)
+                inputs = queries, intervals, *(table[h] for table in tables)
                 changed = weights, from_table, total
                 _softmax(rows.start, h, *(part.numpy() for part in (*changed, *inputs)), *options)
                 mixed[rows, h, chunk] = torch.baddbmm(from_table, weights, value[rows, h, past])
@@ -128,18 +126,18 @@ class _IntervalAttention(torch.autograd.Function):
         with like_torch():
             for h, rows, chunk in chunks(B, H, L):
                 past = slice(chunk.stop)
-                asked, slope = query[rows, h, chunk].contiguous(), grad[rows, h, chunk].contiguous()  # (R, C, d)
+                queries, slope = query[rows, h, chunk].contiguous(), grad[rows, h, chunk].contiguous()  # (R, C, d)
                 keys, values = key[rows, h, past], value[rows, h, past]  # (R, past, d)
-                size = asked.shape[0] * asked.shape[1] * chunk.stop
-                weights, slopes = (buffer[:size].view(*asked.shape[:2], -1) for buffer in buffers)
-                torch.bmm(asked, keys.mT, out=weights)
+                size = queries.shape[0] * queries.shape[1] * chunk.stop
+                weights, slopes = (buffer[:size].view(*queries.shape[:2], -1) for buffer in buffers)
+                torch.bmm(queries, keys.mT, out=weights)
                 torch.bmm(slope, values.mT, out=slopes)
-                from_table = torch.empty_like(asked)
-                inputs = asked, slope, intervals, *(table[h] for table in tables), total, mean
+                from_table = torch.empty_like(queries)
+                inputs = queries, slope, intervals, *(table[h] for table in tables), total, mean
                 changed = weights, slopes, from_table, *sums[:, h]
                 _softmax_backward(rows.start, h, *(part.numpy() for part in (*changed, *inputs)), *ctx.options)
                 grad_value[rows, h, past] += torch.bmm(weights.mT, slope)
-                grad_key[rows, h, past] += torch.bmm(slopes.mT, asked)
+                grad_key[rows, h, past] += torch.bmm(slopes.mT, queries)
                 grad_query[rows, h, chunk] = torch.baddbmm(from_table, slopes, keys)
         return *grads, *sums.sum(2), None, None, None
 
@@ -155,7 +153,7 @@ def _run_end(interval: Any, start: Any, end: Any) -> Any:
 
 @kernel(parallel=False)
 def _dot(a: Any, b: Any) -> Any:
-    total = a.dtype.type(0)
+    total = ZERO
     for i in range(len(a)):
         total += a[i] * b[i]
     return total
@@ -174,7 +172,7 @@ def _softmax(
     weights: Any,
     from_table: Any,
     total: Any,
-    asked: Any,
+    queries: Any,
     intervals: Any,
     key_table: Any,
     value_table: Any,
@@ -186,7 +184,6 @@ def _softmax(
     """Products (R, C, past) become weights in place, dropped and hidden ones 0; `from_table` is Σ_j weight_j rV_j."""
     R, C, past = weights.shape
     H, L = total.shape[1:]
-    zero = weights.dtype.type(0)
     for index in prange(R * C):
         r, c = index // C, index % C
         b, q = row + r, past - C + c
@@ -195,12 +192,12 @@ def _softmax(
         start, end = uint64(0), uint64(q + 1)
         while start < end:
             stop = _run_end(interval, start, end)
-            product = _dot(asked[r, c], key_table[interval[start]])
+            product = _dot(queries[r, c], key_table[interval[start]])
             for j in range(start, stop):
                 weight[j] += product
             start = stop
         top = factor * largest(weight)
-        mass = zero
+        mass = ZERO
         for j in range(len(weight)):
             w = exp(factor * weight[j] - top)
             weight[j] = w
@@ -210,13 +207,13 @@ def _softmax(
         low, high = uint32(key), uint32(key >> uint64(32))
         scale = kept / mass
         for j in range(len(weight)):
-            weight[j] *= scale if hashed(low, high, j) >= below else zero
-        hidden[:] = zero
-        mixed[:] = zero
+            weight[j] *= scale if hashed(low, high, j) >= below else ZERO
+        hidden[:] = ZERO
+        mixed[:] = ZERO
         start, end = uint64(0), uint64(q + 1)
         while start < end:
             stop = _run_end(interval, start, end)
-            mass = zero
+            mass = ZERO
             for j in range(start, stop):
                 mass += weight[j]
             _add(mixed, mass, value_table[interval[start]])
@@ -232,7 +229,7 @@ def _softmax_backward(
     from_table: Any,
     grad_key_table: Any,
     grad_value_table: Any,
-    asked: Any,
+    queries: Any,
     grad: Any,
     intervals: Any,
     key_table: Any,
@@ -250,7 +247,6 @@ def _softmax_backward(
     """
     R, C, past = weights.shape
     H, L = total.shape[1:]
-    zero = weights.dtype.type(0)
     for part in prange(PARTS):
         grad_keys, grad_values = grad_key_table[part], grad_value_table[part]
         for index in range(part * R * C // PARTS, (part + 1) * R * C // PARTS):
@@ -260,7 +256,7 @@ def _softmax_backward(
             start, end = uint64(0), uint64(q + 1)
             while start < end:
                 stop = _run_end(interval, start, end)
-                product = _dot(asked[r, c], key_table[interval[start]])
+                product = _dot(queries[r, c], key_table[interval[start]])
                 gain = _dot(grad[r, c], value_table[interval[start]])
                 for j in range(start, stop):
                     weight[j] += product
@@ -271,21 +267,21 @@ def _softmax_backward(
             low, high = uint32(key), uint32(key >> uint64(32))
             for j in range(len(weight)):
                 w = exp(factor * weight[j] - log_mass)
-                scale = kept if hashed(low, high, j) >= below else zero
+                scale = kept if hashed(low, high, j) >= below else ZERO
                 weight[j] = w * scale
                 slope[j] = factor * w * (scale * slope[j] - center)
-            weights[r, c, q + 1 :] = zero
-            slopes[r, c, q + 1 :] = zero
-            from_table[r, c] = zero
+            weights[r, c, q + 1 :] = ZERO
+            slopes[r, c, q + 1 :] = ZERO
+            from_table[r, c] = ZERO
             start, end = uint64(0), uint64(q + 1)
             while start < end:
                 stop = _run_end(interval, start, end)
-                mass = steepness = zero
+                mass = steepness = ZERO
                 for j in range(start, stop):
                     mass += weight[j]
                     steepness += slope[j]
                 place = interval[start]
                 _add(from_table[r, c], steepness, key_table[place])
-                _add(grad_keys[place], steepness, asked[r, c])
+                _add(grad_keys[place], steepness, queries[r, c])
                 _add(grad_values[place], mass, grad[r, c])
                 start = stop

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.numeric import exp, largest
+from marsrec.nn.kernels.numeric import ZERO, exp, largest
 
 _LOGITS = 1 << 20  # that are held at once where a catalog is small: fewer and larger products are faster
 
@@ -163,7 +163,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn (C, V) logits into exp(logit - largest of the row) in place; return the largest and the sums, (C, 1)."""
-    if logits.device.type == "cpu":
+    if logits.is_cpu and logits.dtype == torch.float32:
         top, total = logits.new_empty(2, len(logits), 1)
         with like_torch():
             _exponentiate_rows(logits.numpy(), top.numpy(), total.numpy())
@@ -177,7 +177,7 @@ def _exponentiate_rows(logits: Any, tops: Any, totals: Any) -> None:
     for c in prange(len(logits)):
         row = logits[c]
         top = largest(row)
-        total = logits.dtype.type(0)
+        total = ZERO
         for v in range(len(row)):
             value = exp(row[v] - top)
             row[v] = value

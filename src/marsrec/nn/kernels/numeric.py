@@ -1,24 +1,28 @@
-"""What the numba kernels share: exponential, logarithm and maximum that vectorise, and how tensors reach them."""
+"""What the numba kernels share: exponential, logarithm and maximum that vectorise, and how tensors reach them.
+
+Kernels compute in float32, in which models are trained; other numbers take the plain torch form beside each kernel.
+"""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numba import types
-from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec.compute.compiled import kernel
 
-Array = NDArray[Any]
+Array = NDArray[np.float32]
+Implementation = Literal["auto", "reference"]
+"""The kernel where it `fits`, else plain torch; or plain torch in any case."""
 
-_TINY = float(np.finfo(np.float32).tiny)
-_LOG2_E, _ONE = np.float32(1.4426950408889634), np.float32(1)
-NEGLIGIBLE = 1e-30
-"""A float32 that is smaller counts as zero where numbers fade. Below 1e-38 they would be subnormal, and each operation
-with one takes a hundred times as long on Intel's CPUs."""
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+NEGLIGIBLE = np.float32(1e-30)
+"""What is smaller counts as zero where numbers fade. Below 1e-38 they would be subnormal, and each operation with one
+takes a hundred times as long on Intel's CPUs."""
+
+_LOG2_E = np.float32(1.4426950408889634)
 _LOWEST, _HIGHEST = np.float32(math.log(NEGLIGIBLE)), np.float32(88.0)
 # Minimax coefficients of 2^f on |f| <= 1/2 with 2^0 = 1 exactly: relative error 9e-8.
 _E1, _E2, _E3 = np.float32(0.6931469775973969), np.float32(0.24022242084014458), np.float32(0.05550733745817429)
@@ -33,9 +37,9 @@ def array(tensor: Tensor) -> Array:
 
 
 def fits(*tensors: Tensor) -> bool:
-    """Whether kernels take these as they are: on the CPU, float32 or float64, all alike, outside of autocast."""
+    """Whether kernels take these as they are: float32 on the CPU, outside of autocast."""
     kinds = {(tensor.device.type, tensor.dtype) for tensor in tensors}
-    return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and not torch.is_autocast_enabled("cpu")
+    return kinds == {("cpu", torch.float32)} and not torch.is_autocast_enabled("cpu")
 
 
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -46,40 +50,22 @@ def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(dtype) for tensor in tensors)
 
 
-def exp(x: float) -> float:
-    """e^x. In a numba kernel, float32 is a polynomial, which a loop does for many numbers at once.
+@kernel(parallel=False)
+def exp(x: Any) -> Any:
+    """e^x as a polynomial, which a loop does for many numbers at once.
 
     A call into the C library, which LLVM cannot vectorise, costs several times as much. The relative error is below
     3e-7 near zero and grows with |x| as the rounding of x does, to 4e-6. What is below `NEGLIGIBLE` is 0, and nothing
     is above e^88.
     """
-    return math.exp(x)
-
-
-@overload(exp, inline="always")
-def _exp(x: Any) -> Any:
-    return _exp_float32 if x == types.float32 else _exp_float64
-
-
-def _exp_float32(x: Any) -> Any:
     inside = min(max(x, _LOWEST), _HIGHEST)
     whole = np.rint(inside * _LOG2_E)
     f = inside * _LOG2_E - whole
-    p = np.float32(((((_E5 * f + _E4) * f + _E3) * f + _E2) * f + _E1) * f + _ONE)
+    p = np.float32(((((_E5 * f + _E4) * f + _E3) * f + _E2) * f + _E1) * f + ONE)
     # Adding to the exponent bits multiplies by a power of two.
     bits = np.int32(p.view(np.int32) + (np.int32(whole) << _MANTISSA_BITS))
-    kept = np.int32(np.int32(x < _LOWEST) - _INT_ONE)  # all bits, or none; numba warns of a branch in inlined code
+    kept = np.int32(np.int32(x < _LOWEST) - _INT_ONE)  # all bits, or none
     return np.int32(bits & kept).view(np.float32)
-
-
-def _exp_float64(x: Any) -> Any:
-    return math.exp(x)
-
-
-@kernel(parallel=False)
-def least(dtype: Any) -> Any:
-    """What is smaller counts as zero: `NEGLIGIBLE` in float32, and far less in float64, which has room for it."""
-    return dtype.type(NEGLIGIBLE / _TINY) * np.finfo(dtype).tiny
 
 
 # log 2 in two parts: the first has few bits, so that its product with a whole number is exact.
@@ -91,73 +77,32 @@ _D3, _D4, _D5 = np.float32(-1.2420140846e-1), np.float32(1.4249322787e-1), np.fl
 _D6, _D7, _D8 = np.float32(2.0000714765e-1), np.float32(-2.4999993993e-1), np.float32(3.3333331174e-1)
 
 
-def log1p(x: float) -> float:
-    """log(1 + x) for x >= 0. In a numba kernel, float32 is a polynomial, like `exp`.
-
-    The error is below 2e-7 of the result or below 1e-7, whichever is larger.
-    """
-    return math.log1p(x)
-
-
-@overload(log1p, inline="always")
-def _log1p(x: Any) -> Any:
-    return _log1p_float32 if x == types.float32 else _log1p_float64
-
-
-def _log1p_float32(x: Any) -> Any:
-    bits = np.float32(x + _ONE).view(np.int32)  # 1 + x = 2^whole · (1 + r)
+@kernel(parallel=False)
+def log1p(x: Any) -> Any:
+    """log(1 + x) for x >= 0, as a polynomial; the error is below 2e-7 of the result or below 1e-7."""
+    bits = np.float32(x + ONE).view(np.int32)  # 1 + x = 2^whole · (1 + r)
     whole = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA_BITS)
-    r = np.int32(bits - np.int32(whole << _MANTISSA_BITS)).view(np.float32) - _ONE
+    r = np.int32(bits - np.int32(whole << _MANTISSA_BITS)).view(np.float32) - ONE
     p = ((((_D0 * r + _D1) * r + _D2) * r + _D3) * r + _D4) * r + _D5
     p = (((p * r + _D6) * r + _D7) * r + _D8) * r * r * r
     scale = np.float32(whole)
     return scale * _LN2_LOW + p - _HALF * r * r + r + scale * _LN2_HIGH
 
 
-def _log1p_float64(x: Any) -> Any:
-    return math.log1p(x)
-
-
 _SIGN_BIT, _OTHER_BITS = np.int32(31), np.int32(0x7FFFFFFF)
-
-
-def ordered(x: float) -> float:
-    """In a numba kernel, a number that is ordered like x: an integer for float32. `unordered` is the inverse."""
-    return x
-
-
-def unordered(x: float) -> float:
-    """See `ordered`."""
-    return x
-
-
-@overload(ordered, inline="always")
-def _ordered(x: Any) -> Any:
-    return _ordered_float32 if x == types.float32 else _same
-
-
-@overload(unordered, inline="always")
-def _unordered(x: Any) -> Any:
-    return _unordered_float32 if x == types.int32 else _same
-
-
-def _ordered_float32(x: Any) -> Any:
-    bits = np.float32(x).view(np.int32)
-    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_BIT) & _OTHER_BITS))
-
-
-def _unordered_float32(x: Any) -> Any:
-    return np.int32(x ^ np.int32(np.int32(x >> _SIGN_BIT) & _OTHER_BITS)).view(np.float32)
-
-
-def _same(x: Any) -> Any:
-    return x
 
 
 @kernel(parallel=False)
 def largest(values: Any) -> Any:
     """The largest of at least one value. LLVM compares integers many at a time, but not floats, which may be NaN."""
-    top = ordered(values[0])
+    top = _ordered(values[0])
     for j in range(len(values)):
-        top = max(top, ordered(values[j]))
-    return unordered(top)
+        top = max(top, _ordered(values[j]))
+    return np.int32(top ^ np.int32(np.int32(top >> _SIGN_BIT) & _OTHER_BITS)).view(np.float32)
+
+
+@kernel(parallel=False)
+def _ordered(x: Any) -> Any:
+    """An integer that is ordered like x."""
+    bits = np.float32(x).view(np.int32)
+    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_BIT) & _OTHER_BITS))

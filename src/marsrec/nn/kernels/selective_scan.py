@@ -95,7 +95,7 @@ def selective_scan(
         Share of the input that goes straight to the output.
     implementation : {"reference", "cpu", "cuda"}, optional
         Which one to use. If not given, what the environment variable MARSREC_SCAN says if it runs on this device, else
-        the fastest there is for it.
+        the fastest there is for it. float64 always takes the reference.
 
     Returns
     -------
@@ -113,9 +113,10 @@ def selective_scan(
     _check(x, delta, A, B, C, D)
     taken = chosen(x.device.type) if implementation is None else _possible(implementation, x.device.type)
     parts = widened(x, delta, A, B, C, D)  # half precision loses what decays slowly
-    if taken == "cpu":
+    single = parts[0].dtype == torch.float32
+    if taken == "cpu" and single:
         y = cpu_scan(*parts)
-    elif taken == "cuda" and parts[0].dtype == torch.float32 and x.numel():  # it does not take an empty batch
+    elif taken == "cuda" and single and x.numel():  # it does not take an empty batch
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
 
         u, step, write, read = (parts[i].transpose(1, 2).contiguous() for i in (0, 1, 3, 4))
@@ -139,7 +140,7 @@ def continued_scan(
         raise ValueError(f"continued_scan wants a state (B, E, N), {(len(x), *A.shape)}; found {tuple(state.shape)}")
     dtype = x.dtype
     x, delta, A, B, C, D, state = widened(x, delta, A, B, C, D, state)
-    if chosen(x.device.type) == "cpu":
+    if chosen(x.device.type) == "cpu" and x.dtype == torch.float32:
         y, final = cpu_scan_from(state, x, delta, A, B, C, D)
     else:
         y, final = reference(x, delta, A, B, C, D, state)

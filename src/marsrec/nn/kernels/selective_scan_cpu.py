@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
-from marsrec.nn.kernels.numeric import Array, array, exp, least
+from marsrec.nn.kernels.numeric import NEGLIGIBLE, ZERO, Array, array, exp
 
 # The states of a block of channels stay in the L1 cache (32 states × 128 channels are 16 kB in float32), those of a
 # segment of positions, which the backward pass recomputes, in the L2 cache.
@@ -25,7 +25,7 @@ _GROUPED = 64  # positions
 
 
 def cpu_scan(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
-    """(B, L, E), differentiable in all inputs, which are of one kind of number, float32 or float64."""
+    """(B, L, E), differentiable in all inputs, which are float32."""
     y: Tensor = _Scan.apply(x, delta, A, B, C, D, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return y
 
@@ -123,14 +123,14 @@ def _forward(
     for task in prange(rows * blocks):
         row, low = task // blocks, task % blocks * _BLOCK
         high = low + _BLOCK
-        rates = A[:, low:high].copy()
-        h = np.zeros((states, _BLOCK), x.dtype)
+        rates, h = np.empty((states, _BLOCK), x.dtype), np.zeros((states, _BLOCK), x.dtype)
+        _copy(A[:, low:high], rates)
         if len(state) > 0:
-            h[:] = state[row, :, low:high]
-        fed, skip = np.empty(_BLOCK, x.dtype), D[low:high].copy()
+            _copy(state[row, :, low:high], h)
+        fed, skip = np.empty(_BLOCK, x.dtype), D[low:high]
         for t in range(length):
             if kept.shape[1] > 0 and t > 0 and t % _SEGMENT == 0:
-                kept[row, t // _SEGMENT - 1, :, low:high] = h
+                _copy(h, kept[row, t // _SEGMENT - 1, :, low:high])
             # Slices first: an index like `low + e` might be negative to numba, and would not vectorise.
             step, source, out = delta[row, t, low:high], x[row, t, low:high], y[row, t, low:high]
             for e in range(_BLOCK):
@@ -143,7 +143,7 @@ def _forward(
                     h[n, e] = new
                     out[e] += read * new
         if len(state) > 0:
-            state[row, :, low:high] = h
+            _copy(h, state[row, :, low:high])
 
 
 @kernel()
@@ -166,23 +166,23 @@ def _backward(
     rows, length, channels = x.shape
     states, blocks, groups = A.shape[0], channels // _BLOCK, len(grad_A)
     grouped = (rows + groups - 1) // max(1, groups)
-    zero, negligible = x.dtype.type(0), least(x.dtype)
     for task in prange(groups * blocks):
         group, block = task // blocks, task % blocks
         low, high = block * _BLOCK, block * _BLOCK + _BLOCK
-        rates = A[:, low:high].copy()
+        rates = np.empty((states, _BLOCK), x.dtype)
+        _copy(A[:, low:high], rates)
         h = np.empty((_SEGMENT + 1, states, _BLOCK), x.dtype)  # states before and after each position of a segment
         decay = np.empty((_SEGMENT, states, _BLOCK), x.dtype)
         later = np.empty((states, _BLOCK), x.dtype)  # gradient that reaches a state from the positions after it
         to_rates, to_skip = np.zeros((states, _BLOCK), x.dtype), np.zeros(_BLOCK, x.dtype)
-        skip = D[low:high].copy()
+        skip = D[low:high]
         fed, to_fed, to_step = np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype), np.empty(_BLOCK, x.dtype)
         for row in range(group * grouped, min(group * grouped + grouped, rows)):
             later[:] = 0
             for segment in range((length + _SEGMENT - 1) // _SEGMENT - 1, -1, -1):
                 start, stop = segment * _SEGMENT, min(segment * _SEGMENT + _SEGMENT, length)
                 if segment > 0:
-                    h[0] = kept[row, segment - 1, :, low:high]
+                    _copy(kept[row, segment - 1, :, low:high], h[0])
                 else:
                     h[0] = 0
                 for t in range(start, stop):
@@ -206,14 +206,14 @@ def _backward(
                         to_step[e] = 0
                     for n in range(states):
                         write, read = B[row, t, n], C[row, t, n]
-                        to_read = to_write = zero
+                        to_read = to_write = ZERO
                         for e in range(_BLOCK):
                             g = later[n, e] + out[e] * read
                             to_read += out[e] * h[i + 1, n, e]
                             to_write += g * fed[e]
                             to_fed[e] += g * write
                             g *= decay[i, n, e]
-                            g = zero if abs(g) < negligible else g  # it fades over many positions
+                            g = ZERO if abs(g) < NEGLIGIBLE else g  # it fades over many positions
                             later[n, e] = g
                             g *= h[i, n, e]  # gradient of the exponent Δ A
                             to_step[e] += g * rates[n, e]
@@ -226,4 +226,14 @@ def _backward(
                         to_delta[e] = to_step[e] + to_fed[e] * source[e]
                     for e in range(_BLOCK):
                         to_skip[e] += out[e] * source[e]
-        grad_A[group, :, low:high], grad_D[group, low:high] = to_rates, to_skip
+        _copy(to_rates, grad_A[group, :, low:high])
+        for e in range(_BLOCK):
+            grad_D[group, low + e] = to_skip[e]
+
+
+@kernel(parallel=False)
+def _copy(source: Array, target: Array) -> None:
+    """Numba's own copy of a slice takes seconds to compile, most of it for the message of an error."""
+    for n in range(len(source)):
+        for e in range(_BLOCK):
+            target[n, e] = source[n, e]
