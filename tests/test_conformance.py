@@ -1,6 +1,5 @@
 """What holds for every recipe, and for MARS on every causal encoder."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,17 @@ import torch
 import torch.nn.functional as F
 from tests.synthetic import cyclic_log, histories_of, interval_log, markov_log
 
-from marsrec import Recommender, TrainingSettings
+from marsrec import TrainingSettings
 from marsrec.data.batches import Batch, gather, prefixes, windows
-from marsrec.data.splits import Split, leave_one_out
+from marsrec.data.splits import leave_one_out
 from marsrec.evaluation.evaluate import evaluate
-from marsrec.models import RECIPES, model_settings
-from marsrec.nn.encoders.base import EncoderSettings
+from marsrec.models import RECIPES, model_settings, parts
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.next_item import NextItemSettings
-from marsrec.nn.settings import ModelSettings
+from marsrec.nn.settings import KINDS, ModelSettings
+from marsrec.testing import check_model
+from marsrec.testing.case import Case
+from marsrec.testing.encoders import states_at_the_latest_events_are_those_of_the_whole_pass
 from marsrec.training.fit import fit
 from marsrec.training.module import training_batches
 
@@ -35,7 +36,7 @@ SIZES = {"inner": 12, "hidden": 6, "states": 3}
 def settings_of(name: str, **options: Any) -> ModelSettings:
     """The model in small and without dropout."""
     chosen = model_settings(**MODELS[name])
-    for part in ("encoder", "readout", "scorer", "objective"):
+    for part in KINDS:
         for field in type(getattr(chosen, part)).model_fields:
             if field in SIZES or field.endswith("dropout"):
                 options.setdefault(f"{part}.{field}", SIZES.get(field, 0.0))
@@ -44,19 +45,7 @@ def settings_of(name: str, **options: Any) -> ModelSettings:
 
 def build(name: str, **options: Any) -> SequenceModel:
     """In float64, with weights that tell events and times apart."""
-    torch.manual_seed(0)
-    model = settings_of(name, **options).build(ITEMS).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-        model.items.weight[0] = 0
-    return model
-
-
-def batch_of(model: SequenceModel, split: Split = SPLIT) -> Batch:
-    """What the model is trained on: windows or prefixes."""
-    rows = windows(split, LENGTH, LENGTH // 2, np.random.default_rng(0)) if model.causal else prefixes(split, LENGTH)
-    return gather(split.histories, rows)
+    return Case(settings_of(name, **options)).model
 
 
 def is_causal(name: str) -> bool:
@@ -67,21 +56,25 @@ every_model = pytest.mark.parametrize("name", list(MODELS))
 causal_models = pytest.mark.parametrize("name", [name for name in MODELS if is_causal(name)])
 
 
-def test_every_causal_encoder_is_tried_with_mars() -> None:
-    tried = {settings_of(name).encoder.name for name in MODELS if settings_of(name).readout.name == "mars"}
-    causal = {name for name, part in EncoderSettings.known().items() if part().build(8, LENGTH).causal}
-    assert tried == causal
+def test_every_part_is_in_a_model_and_every_causal_encoder_under_mars() -> None:
+    tried = {name: parts(settings_of(name)) for name in MODELS}
+    for place, kind in enumerate(KINDS.values()):
+        assert {part[place] for part in tried.values()} == set(kind.known())
+    assert {part[0] for name, part in tried.items() if is_causal(name)} == {
+        encoder for encoder, readout, *_ in tried.values() if readout == "mars"
+    }
+
+
+def test_every_setting_is_explained() -> None:
+    for kind in KINDS.values():
+        for part in kind.known().values():
+            fields = {name: field for name, field in part.model_fields.items() if name != "name"}
+            assert all(field.description for field in fields.values()), part
 
 
 @every_model
-def test_padding_and_batch_mates_never_influence_a_user(name: str) -> None:
-    model = build(name)
-    rows = prefixes(SPLIT, LENGTH)
-    together = model(gather(SPLIT.histories, rows)).users
-    assert together.shape == (len(rows), 8)
-    assert model.score(together).shape == (len(rows), ITEMS + 1)
-    for row, expected in zip(rows, together, strict=True):
-        torch.testing.assert_close(model(gather(SPLIT.histories, row[None])).users[0], expected, rtol=1e-9, atol=1e-9)
+def test_parts_conform(name: str) -> None:
+    check_model(settings_of(name))
 
 
 @pytest.mark.parametrize(
@@ -94,22 +87,7 @@ def test_padding_and_batch_mates_never_influence_a_user(name: str) -> None:
 )
 def test_states_at_the_latest_events_are_those_of_the_whole_pass(name: str, options: dict[str, Any]) -> None:
     """A cheaper way to the state that is read out is still the same state, with the same gradients."""
-    model, batch = build(name, **options), gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
-    embedded = model.items(batch.items).detach().requires_grad_()
-    whole = batch.at_last(model.encoder(embedded, batch))
-    assert_same(model.encoder.latest(embedded, batch), whole, [embedded, *model.encoder.parameters()])
-
-
-@causal_models
-def test_states_at_the_targets_are_those_of_the_whole_pass(name: str) -> None:
-    """Also where rows have their targets at different places, and padding after them."""
-    model, split = build(name), leave_one_out(histories_of(cyclic_log(users=3, events=25, items=ITEMS)))
-    rows = np.concatenate([windows(split, LENGTH, LENGTH // 2, np.random.default_rng(0)), [[0, 4, 2]]])
-    batch = gather(split.histories, rows)
-    embedded, asked = model.items(batch.items).detach().requires_grad_(), batch.targets > 0
-    assert 0 < asked.sum() < batch.inside.sum()
-    whole = model.encoder(embedded, batch)[asked]
-    assert_same(model.encoder.at(embedded, batch, asked), whole, [embedded, *model.encoder.parameters()])
+    states_at_the_latest_events_are_those_of_the_whole_pass(Case(settings_of(name, **options)))
 
 
 @pytest.mark.parametrize("name", ["sasrec", "tisasrec", "mamba4rec"])
@@ -120,16 +98,6 @@ def test_the_last_feed_forward_is_computed_where_it_is_read_out(name: str, at_ta
     model.encoder.blocks[-1].feed_forward.register_forward_hook(lambda part, x, y: rows.append(y.shape[:-1].numel()))
     model(batch, at_targets=at_targets)
     assert rows == [8 if at_targets else 2]  # of 12 events
-
-
-def assert_same(short: torch.Tensor, long: torch.Tensor, wanted: list[torch.Tensor]) -> None:
-    """The same values, and the same gradients of what is wanted."""
-    torch.testing.assert_close(short, long, rtol=1e-9, atol=1e-9)
-    weights = torch.randn_like(long)
-    gradients = [torch.autograd.grad((x * weights).sum(), wanted, allow_unused=True) for x in (short, long)]
-    for one, other in zip(*gradients, strict=True):
-        one, other = (torch.zeros(()) if grad is None else grad for grad in (one, other))
-        torch.testing.assert_close(one.expand_as(other), other, rtol=1e-9, atol=1e-9)
 
 
 @every_model
@@ -143,24 +111,11 @@ def test_the_order_of_events_or_their_times_matter(name: str) -> None:
 
 
 @causal_models
-def test_causal_models_never_see_the_future(name: str) -> None:
-    model = build(name)
-    batch = gather(SPLIT.histories, np.array([[0, 7, 1]]))
-    items, times = batch.items.clone(), batch.times.clone()
-    items[:, 4:] = items[:, 4:] % ITEMS + 1
-    times[:, 4:] += torch.tensor([70_000, 70_001, 70_002])
-    times[:, 6] = times[:, 5] + 1  # the shortest gap of the row
-    later = Batch(items, times, batch.lengths, batch.targets, batch.target_times)
-    before, after = (model(given, at_targets=True).users for given in (batch, later))
-    torch.testing.assert_close(before[:4], after[:4], rtol=1e-9, atol=1e-9)
-    assert ((before[4:] - after[4:]).abs().amax(dim=1) > 1e-6).all()
-
-
-@causal_models
 def test_all_position_loss_equals_the_mean_of_prefix_losses(name: str) -> None:
     extra = {"readout.diversity": 0.0} if settings_of(name).readout.name == "mars" else {}
     model = build(name, **extra).train()
-    one_pass = NextItemSettings().losses(model, batch_of(model))
+    rows = windows(SPLIT, LENGTH, LENGTH // 2, np.random.default_rng(0))
+    one_pass = NextItemSettings().losses(model, gather(SPLIT.histories, rows))
     one_by_one = gather(SPLIT.histories, prefixes(SPLIT, LENGTH))
     output = model(one_by_one)
     wanted = one_by_one.targets.gather(1, one_by_one.last[:, None])[:, 0]
@@ -168,35 +123,6 @@ def test_all_position_loss_equals_the_mean_of_prefix_losses(name: str) -> None:
     torch.testing.assert_close(one_pass["cross_entropy"], expected, rtol=1e-9, atol=1e-9)
     for loss, value in output.losses.items():
         torch.testing.assert_close(one_pass[loss], value, rtol=1e-9, atol=1e-9)
-
-
-@every_model
-def test_gradients_are_those_of_the_loss(name: str) -> None:
-    model = build(name).train()
-    objective = settings_of(name).objective
-    split = leave_one_out(histories_of(cyclic_log(users=2, events=7, items=ITEMS)))
-    kwargs = {"twins": objective.needs_twins}
-    batch = training_batches(split, LENGTH, model.causal, TrainingSettings(), 0, **kwargs)[0]
-    names = [key for key, _ in model.named_parameters()]
-    values = tuple(dict(model.named_parameters())[key].detach().clone().requires_grad_() for key in names)
-
-    def loss(*given: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(0)  # masks and drawn positions
-        arguments = (model, batch, objective)
-        return torch.func.functional_call(
-            Losses(*arguments), {f"model.{k}": v for k, v in zip(names, given, strict=True)}, ()
-        )
-
-    assert torch.autograd.gradcheck(loss, values, fast_mode=True, eps=1e-6, atol=1e-5)
-
-
-class Losses(torch.nn.Module):
-    def __init__(self, model: SequenceModel, batch: Batch, objective: Any) -> None:
-        super().__init__()
-        self.model, self.batch, self.objective = model, batch, objective
-
-    def forward(self) -> torch.Tensor:
-        return torch.stack(list(self.objective.losses(self.model, self.batch).values())).sum()
 
 
 @every_model
@@ -248,55 +174,17 @@ def test_a_first_order_chain_is_learned(name: str) -> None:
 INTERVALS = leave_one_out(histories_of(interval_log()))
 
 
-def sees_time(name: str) -> bool:
-    settings = settings_of(name)
-    return settings.readout.name == "mars" or settings.encoder.name == "time-interval"
+def sees_times(name: str) -> bool:
+    return settings_of(name).build(ITEMS).sees_times
 
 
-@every_model
-def test_times_matter_to_those_who_see_them_and_to_no_other(name: str) -> None:
-    model = build(name)
-    batch = gather(SPLIT.histories, np.array([[0, 6, 6]]))
-    times = batch.times - 10**7 * torch.tensor([1, 1, 1, 0, 0, 0])  # the older events are older still
-    other = Batch(batch.items, times, batch.lengths, batch.targets, batch.target_times)
-    same = (model(batch).users - model(other).users).abs().max() < 1e-12
-    assert same != sees_time(name)
-
-
-@pytest.mark.parametrize("name", ["sasrec", "mamba4rec", "gru4rec", *filter(sees_time, MODELS)])
+@pytest.mark.parametrize("name", ["sasrec", "mamba4rec", "gru4rec", *filter(sees_times, MODELS)])
 def test_only_models_that_see_time_learn_what_time_tells(name: str) -> None:
     """Which of two items comes next follows from the last pause: half of the targets for those who do not see it."""
     training = QUICK.model_copy(update={"epochs": 40, "patience": 40})
     fitted = fit(INTERVALS, learner(name), training, progress=False)
     first = evaluate(fitted.model, INTERVALS, 12, ks=(1,)).metrics["HR@1"]
-    assert first > 0.62 if sees_time(name) else first < 0.58
-
-
-@every_model
-def test_a_saved_recommender_recommends_the_same(name: str, tmp_path: Path) -> None:
-    log = cyclic_log(users=12)
-    recommender = Recommender(
-        **MODELS[name], options={"dim": 8, "length": 20}, training=TrainingSettings(epochs=1, tensorboard=False)
-    ).fit(log, progress=False)
-    recommender.save(tmp_path / "model")
-    loaded = Recommender.load(tmp_path / "model")
-    assert loaded.settings == recommender.settings
-    answers = recommender.recommend(["u3", "u1"], k=100, mask_seen=False)
-    assert answers.equals(loaded.recommend(["u3", "u1"], k=100, mask_seen=False))
-    assert answers["user"].to_list() == ["u3"] * 20 + ["u1"] * 20  # all items, padding never
-    assert set(answers.filter(pl.col("user") == "u1")["item"]) == set(log["item"])
-    assert answers["score"].is_finite().all()
-    alone = recommender.recommend("u1", k=100, mask_seen=False)
-    together = answers.filter(pl.col("user") == "u1")
-    np.testing.assert_allclose(alone["score"], together["score"], rtol=1e-4, atol=1e-5)
-
-    events = log.filter(pl.col("user") == "u1").select("item", "time").rows()
-    session = recommender.start(events[:-2])
-    for item, time in events[-2:]:
-        session.add(item, time)
-    live = session.recommend(k=100, mask_seen=False)
-    by_item = dict(zip(alone["item"], alone["score"], strict=True))
-    np.testing.assert_allclose(live["score"], [by_item[item] for item in live["item"]], rtol=2e-3, atol=2e-3)
+    assert first > 0.62 if sees_times(name) else first < 0.58
 
 
 @every_model
@@ -317,6 +205,7 @@ def test_the_published_behaviour_is_another_model_that_trains(name: str) -> None
     assert settings != model_settings(name, options=SMALL)
     torch.manual_seed(0)
     model = settings.build(ITEMS).train()
-    losses = settings.objective.losses(model, batch_of(model))
+    rows = windows(SPLIT, LENGTH, 5, np.random.default_rng(0)) if model.causal else prefixes(SPLIT, LENGTH)
+    losses = settings.objective.losses(model, gather(SPLIT.histories, rows))
     torch.stack(list(losses.values())).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

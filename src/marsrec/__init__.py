@@ -9,6 +9,7 @@ Its rooms, in the order in which data walks through them. Each imports from thos
 - `evaluation`: models become ranks, ranks become metrics.
 - `training`: models are fitted, and the best on validation data is kept.
 - `recommender`: the class people use, and the one way from events to answers.
+- `testing`: what holds for every part, as checks that anybody can call.
 - `lab`: grids of runs become results and reports.
 - `serve`: answers over HTTP.
 - `cli`: the command line, the only room that knows all others.
