@@ -1,6 +1,6 @@
 """The code of README and docs runs, and the commands that they name exist.
 
-A block under `<!-- not run: REASON -->` is left out.
+A block under `<!-- not run: REASON -->` is left out. One with a `title` is written to that file, for those after it.
 """
 
 import re
@@ -21,19 +21,25 @@ from marsrec.training import fit as training
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(?P<skipped><!-- not run: .+? -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?P<skipped><!-- not run: .+? -->\n+)?"
+    r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"\n]+)\")?\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
 INLINE = re.compile(r"`((?:marsrec|python -m) [^`]+)`")
 COMMANDS = typer.main.get_command(app)
 
 
-def blocks(page: Path, *languages: str) -> list[str]:
+def blocks(page: Path, *languages: str) -> list[tuple[str | None, str]]:
+    """Titles and texts."""
     found = BLOCK.finditer(page.read_text())
-    return [block["code"] for block in found if block["language"] in languages and not block["skipped"]]
+    wanted = (block for block in found if block["language"] in languages and not block["skipped"])
+    return [(block["title"], block["code"]) for block in wanted]
 
 
 def commands(page: Path) -> Iterator[str]:
     """Command lines in blocks, with continued lines joined, and those within sentences."""
-    for code in blocks(page, "bash", "sh", "console"):
+    for _, code in blocks(page, "bash", "sh", "console"):
         lines = re.sub(r"\\\n\s*", "", code).splitlines()
         yield from (line for line in lines if re.search(r"\b(marsrec|python -m) ", line))
     yield from (" ".join(line.split()) for line in INLINE.findall(BLOCK.sub("", page.read_text())))
@@ -58,10 +64,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("parts_of_this_test")
 @by_page([page for page in PAGES if blocks(page, "python")])
 def test_the_code_of_a_page_runs(page: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(shop, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     whole = training.fit
 
     def short(split: Any, model: Any, settings: TrainingSettings, **how: Any) -> Any:
@@ -69,7 +77,10 @@ def test_the_code_of_a_page_runs(page: Path, shop: Path, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(training, "fit", short)
     namespace: dict[str, Any] = {"__name__": "page"}
-    for code in blocks(page, "python"):
+    for title, code in blocks(page, "python"):
+        if title is not None:
+            Path(title).write_text(code)
+            continue
         exec(compile(code, str(page), "exec"), namespace)
 
 
@@ -95,6 +106,8 @@ def simple(line: str) -> Iterator[list[str]]:
 def check(command: Any, words: list[str], line: str) -> None:
     """Raise unless the command and its options exist."""
     if hasattr(command, "commands"):
+        if words[:1] == ["--import"]:
+            words = words[2:]
         if not words or words[0].startswith("-") or words[0].isupper():
             return
         assert words[0] in command.commands, line

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal
@@ -15,12 +14,13 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.models import model_settings, title
-from marsrec.nn import parts
 from marsrec.nn.encoders.base import Encoder, EncoderSettings
 from marsrec.nn.encoders.gru import GruSettings
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import KINDS, ModelSettings
+
+pytestmark = pytest.mark.usefixtures("parts_of_this_test")
 
 
 class Same(Encoder):
@@ -39,16 +39,6 @@ def defined(name: str = "same", qualname: str = "SameSettings", **fields: Any) -
     body = {"__module__": "somebody", "__qualname__": qualname, "name": name, "build": build}
     body["__annotations__"] = {"name": Literal[name], **{field: type(value) for field, value in fields.items()}}
     return type(EncoderSettings)(qualname, (EncoderSettings,), {**body, **fields})
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    EncoderSettings.known()
-    before = {kind: dict(known) for kind, known in parts._KNOWN.items()}
-    yield
-    for kind, known in parts._KNOWN.items():
-        known.clear()
-        known.update(before[kind])
 
 
 def test_ours_are_found_without_being_listed() -> None:

@@ -5,6 +5,8 @@ Heavy imports stand inside the commands, so that `marsrec --help` answers at onc
 
 import sys
 import warnings
+from importlib import import_module
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -18,7 +20,7 @@ from marsrec.cli.fit import fit
 from marsrec.cli.lab import lab
 from marsrec.cli.serve import serve
 from marsrec.cli.use import explain, recommend
-from marsrec.errors import MarsrecError
+from marsrec.errors import MarsrecError, SettingsError
 from marsrec.settings import explain_validation
 
 app = typer.Typer(
@@ -32,8 +34,22 @@ app = typer.Typer(
 
 
 @app.callback()
-def _begin(context: typer.Context) -> None:
+def _begin(
+    context: typer.Context,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a module with parts of your own; may be repeated."),
+    ] = None,
+) -> None:
     context.with_resource(console.listening())
+    sys.path.insert(0, "")  # modules in this folder are found, as by `python -m`
+    for module in modules or []:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise SettingsError(
+                f"--import {module}: {error}. It is looked for in this folder and where packages are."
+            ) from error
 
 
 for command in (demo, datasets, prepare, fit, evaluate, compare, recommend, explain, serve, models, doctor):
