@@ -27,6 +27,7 @@ def failure(chosen: list[tuple[Run, Place]]) -> str:
     """What a cluster says that did them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        patched.delenv("MARSREC_DATA", raising=False)  # workers that wait already have no environment of their own
         with pytest.raises(MarsrecError) as raised:
             run_all(chosen, ray="local")
     return str(raised.value)
