@@ -48,7 +48,7 @@ def states_at_the_targets_are_those_of_the_whole_pass(case: Case) -> None:
 def a_memory_goes_on_like_the_whole_pass(case: Case) -> None:
     """With `recurrent`, events that are taken in piece by piece have the states of `forward`, at a constant size.
 
-    `start` and `_resume` must carry all that a state depends on; say `recurrent = False` if they cannot.
+    `start` and `go_on` must carry all that a state depends on; say `recurrent = False` if they cannot.
     """
     encoder, batch = case.model.encoder, case.windows
     if not encoder.recurrent:

@@ -92,10 +92,10 @@ class Encoder(nn.Module, ABC):
             raise RuntimeError(
                 f"{type(self).__name__} goes on from a memory in evaluation mode only: call eval() first"
             )
-        return self._resume(memory, embedded)
+        return self.go_on(memory, embedded)
 
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
-        """What `resume` does; only of recurrent encoders."""
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+        """What `resume` does, in evaluation mode; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
 
 

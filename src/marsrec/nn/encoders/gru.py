@@ -66,7 +66,7 @@ class Gru(Encoder):
         weight = next(self.gru.parameters())
         return (weight.new_zeros(rows, self.gru.num_layers, self.gru.hidden_size),)
 
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         """See `Encoder.resume`."""
         hidden, last = self.gru(embedded, memory[0].transpose(0, 1).contiguous())  # torch wants layers first
         return self.out(hidden), (last.transpose(0, 1),)

@@ -206,7 +206,7 @@ class Mamba(Encoder):
         """See `Encoder.start`: two tensors per block."""
         return tuple(part for block in self.blocks for part in block.start(rows))
 
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         """See `Encoder.resume`."""
         x: Tensor = self.norm(embedded)
         after: list[Tensor] = []
