@@ -4,11 +4,11 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from statistics import median
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -16,9 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks.long_histories import ITEMS, batch_of
 from benchmarks.measure import peak_bytes, show, split_like
 from benchmarks.recipes import typical_batches
 from benchmarks.training import Stepper
+from marsrec.data.batches import Batch
 from marsrec.data.splits import Split
 from marsrec.models import model_settings
 from marsrec.nn import mars
@@ -27,6 +29,7 @@ from marsrec.nn.kernels import attention, dropout
 from marsrec.nn.readouts import narm
 
 ROUNDS = 15
+LONG = 1_600
 
 
 class Kernel(NamedTuple):
@@ -36,6 +39,7 @@ class Kernel(NamedTuple):
     recipe: str
     owners: tuple[ModuleType, ...]
     plain: Callable[..., Any]
+    options: Mapping[str, Any] = MappingProxyType({})
 
     @contextmanager
     def replaced(self, function: Callable[..., Any]) -> Iterator[None]:
@@ -61,20 +65,32 @@ def reference(owner: ModuleType, name: str) -> Callable[..., Any]:
 KERNELS = (
     Kernel("interval_attention", "tisasrec", (time_interval,), reference(time_interval, "interval_attention")),
     Kernel("additive_attention", "narm", (narm,), reference(narm, "additive_attention")),
-    Kernel("decayed_average", "mars-t", (mars,), reference(mars, "decayed_average")),
+    Kernel("decayed_average", "mars-t", (mars,), reference(mars, "decayed_average"), {"readout.form": "dense"}),
     Kernel("causal_attention", "sasrec", (transformer,), causal_attention),
     Kernel("attention", "bert4rec", (bert,), attention_both_ways),
     Kernel("dropout", "bert4rec", (dropout, attention), F.dropout),
     Kernel("dropout", "mamba4rec", (dropout,), F.dropout),
     Kernel("selective_scan", "mamba4rec", (mamba,), reference(mamba, "selective_scan")),
 )
+LINEAR = tuple(kernel for kernel in KERNELS if kernel.name in ("decayed_average", "causal_attention"))
+"""Those that hold no more than is linear in the length, where plain torch at least fits into memory."""
 
 
-def compared(split: Split, kernel: Kernel, length: int) -> list[str]:
-    """One row: milliseconds and megabytes with the kernel and with plain torch, alone and in the step."""
-    settings = model_settings(kernel.recipe, split.average_length, options={"length": length})
+def on_data(kernel: Kernel, split: Split, length: int) -> list[str]:
+    """A row of the table, for steps as they are in training."""
+    settings = model_settings(kernel.recipe, split.average_length, options={**kernel.options, "length": length})
     stepper = Stepper(settings, split.histories.n_items)
-    batches = typical_batches(split, settings, stepper.model.causal)
+    return compared(kernel, stepper, typical_batches(split, settings, stepper.model.causal))
+
+
+def on_long_histories(kernel: Kernel) -> list[str]:
+    """A row of the table, for long histories whose every position has a target."""
+    settings = model_settings(kernel.recipe, 165.5, options={**kernel.options, "length": LONG})
+    return compared(kernel, Stepper(settings, ITEMS), [batch_of(LONG)])
+
+
+def compared(kernel: Kernel, stepper: Stepper, batches: list[Batch]) -> list[str]:
+    """Milliseconds and megabytes with the kernel and with plain torch, alone and in the step."""
     alone = largest_call(kernel, lambda: stepper.step(batches[0]))
     original = getattr(kernel.owners[0], kernel.name)
 
@@ -126,16 +142,21 @@ def in_turns(contestants: dict[str, Callable[[int], None]]) -> dict[str, list[fl
 
 
 def main() -> None:
-    columns = ["ms", "plain ms", "faster", "peak MB", "plain MB"]
     for data, length in (("beauty", 50), ("ml-1m", 200)):
         split, title = split_like(data)
-        show(
-            f"Kernels beside plain torch, forward and backward, {title}, L={length}",
-            ["kernel", *columns, "step of", *columns],
-            [compared(split, kernel, length) for kernel in KERNELS],
-            "Left: the largest of the kernel's calls in a training step, alone. Right: whole steps. All are "
-            "medians, also the ratios, each of two neighbours in time.",
-        )
+        tabulate(f"{title}, L={length}", [on_data(kernel, split, length) for kernel in KERNELS])
+    tabulate(f"random histories, L={LONG:,}, a target at each event", [on_long_histories(kernel) for kernel in LINEAR])
+
+
+def tabulate(title: str, rows: list[list[str]]) -> None:
+    columns = ["ms", "plain ms", "faster", "peak MB", "plain MB"]
+    show(
+        f"Kernels beside plain torch, forward and backward: {title}",
+        ["kernel", *columns, "step of", *columns],
+        rows,
+        "Left: the largest of the kernel's calls in a training step, alone. Right: whole steps. All are medians, also "
+        "the ratios, each of two neighbours in time.",
+    )
 
 
 if __name__ == "__main__":

@@ -66,11 +66,11 @@ def test_the_reference_is_the_same_function():
 
 
 def test_pieces_and_threads_change_nothing(monkeypatch):
-    packed, tables, intervals = problem(9, 30)
+    packed, tables, intervals = problem(5, 16)
     whole = _IntervalAttention.apply(*split(packed, tables), intervals, 0.4, SEED)
     expected = whole, *torch.autograd.grad(whole.sin().sum(), (packed, tables))
     monkeypatch.setattr("marsrec.nn.kernels.attention.CHUNK", 7)
-    monkeypatch.setattr("marsrec.nn.kernels.attention.BUFFER", 300)
+    monkeypatch.setattr("marsrec.nn.kernels.attention.BUFFER", 150)
     threads = torch.get_num_threads()
     for count in (1, 2):
         torch.set_num_threads(count)
