@@ -96,9 +96,9 @@ def test_without_sources_or_a_place_kernels_are_compiled_but_not_kept(shared: Pa
 
 
 def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(compiled.log, "info", said.append)
-    monkeypatch.setattr(compiled._ANNOUNCER, "said", "")
+    messages: list[str] = []
+    monkeypatch.setattr(compiled.log, "info", messages.append)
+    monkeypatch.setattr(compiled._ANNOUNCER, "heading", "")
     kept = function_in(tmp_path)
     kept.__module__ = "marsrec.made"
     for function, known, expected in (
@@ -111,18 +111,18 @@ def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ),
     ):
         assert compiled.kernel(parallel=False)(function)(known) == 42
-        *heading, took = said
+        *heading, took = messages
         assert heading == ([f"Compiling kernels for this CPU; {expected}:"] if expected else [])
         assert re.fullmatch(r"  compiled made\.twice in \d+\.\d s", took)
-        said.clear()
+        messages.clear()
 
 
 def test_functions_of_others_are_compiled_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(compiled.log, "info", said.append)
+    messages: list[str] = []
+    monkeypatch.setattr(compiled.log, "info", messages.append)
     for module in ("made", None):
         assert numba.njit(without_file(module))(21) == 42
-    assert said == []
+    assert messages == []
 
 
 @pytest.mark.skipif("+avx512f" not in get_host_cpu_features().split(","), reason="no registers of 512 bits")

@@ -28,13 +28,13 @@ def reference(users: Tensor, items: Tensor, targets: Tensor, bias: Tensor | None
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_loss_and_gradients_equal_torchs(dtype, tolerance, count, with_bias):
     users, items, targets, bias = problem(count, dtype=dtype)
-    wanted = [users, items] + [bias] * with_bias
+    inputs = [users, items] + [bias] * with_bias
     ours = linear_cross_entropy(users, items, targets, bias=bias if with_bias else None, chunk_rows=64)
     theirs = reference(users, items, targets, bias if with_bias else None)
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
     # An incoming gradient that is not 1 must scale all of them.
     for mine, other in zip(
-        torch.autograd.grad(-3 * ours, wanted), torch.autograd.grad(-3 * theirs, wanted), strict=True
+        torch.autograd.grad(-3 * ours, inputs), torch.autograd.grad(-3 * theirs, inputs), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 

@@ -35,7 +35,7 @@ def _take_whole_registers() -> None:
     """Let LLVM use registers of 512 bits where there are any.
 
     By itself it takes half of them, since a CPU may clock lower for the sake of a few wide instructions. These loops
-    consist of them, and so do the matrix products between the loops. Numba is told for the whole process, unless
+    consist of them, and so do the matrix products between the loops. This holds for the whole process, unless
     something was compiled in it before. Whoever sets NUMBA_CPU_FEATURES decides otherwise.
     """
     features = get_host_cpu_features()  # type: ignore[no-untyped-call]
@@ -121,7 +121,7 @@ class _Announcer(event.Listener):
 
     def __init__(self) -> None:
         self.began: list[float] = []
-        self.said = ""
+        self.heading = ""
 
     def on_start(self, event: Any) -> None:
         dispatcher = event.data["dispatcher"]
@@ -129,9 +129,9 @@ class _Announcer(event.Listener):
             kept = "they are kept on disk for the next time"
             if dispatcher.stats.cache_path is None:
                 kept = "there is no place to keep them for the next time (NUMBA_CACHE_DIR names one)"
-            if kept != self.said:
+            if kept != self.heading:
                 log.info(f"Compiling kernels for this CPU; {kept}:")
-                self.said = kept
+                self.heading = kept
         self.began.append(time.monotonic())
 
     def on_end(self, event: Any) -> None:

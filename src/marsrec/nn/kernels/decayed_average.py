@@ -87,8 +87,8 @@ def check_shapes(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, firs
     fits_together = states.ndim == 3 and rates.ndim == 3 and 0 <= first <= states.shape[1]
     if fits_together:
         (B, L, _), K = states.shape, rates.shape[2]
-        wanted = [(B, L), (B, L - first), (B, L - first, K)]
-        fits_together = [tuple(part.shape) for part in parts[1:]] == wanted
+        shapes = [(B, L), (B, L - first), (B, L - first, K)]
+        fits_together = [tuple(part.shape) for part in parts[1:]] == shapes
     if not fits_together:
         raise ValueError(
             f"averages by age want states (B, L, d), times (B, L), now (B, Q) and rates (B, Q, K), Q = L - {first}; "

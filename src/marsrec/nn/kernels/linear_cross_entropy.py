@@ -95,12 +95,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_enabled: bool,
     ) -> Tensor:
         (count, width), catalog = users.shape, items.shape[0]
-        wants_users, wants_items, _, wants_bias, *_ = (grad_enabled and wanted for wanted in ctx.needs_input_grad)
+        for_users, for_items, _, for_bias, *_ = (grad_enabled and needed for needed in ctx.needs_input_grad)
         wide = torch.promote_types(users.dtype, torch.float32)
         users, items = users.contiguous(), items.contiguous()  # once here instead of in every product
-        grad_users = torch.empty_like(users) if wants_users else None
-        grad_items = items.new_zeros(catalog, width, dtype=wide) if wants_items else None
-        grad_bias = items.new_zeros(catalog, dtype=wide) if wants_bias else None
+        grad_users = torch.empty_like(users) if for_users else None
+        grad_items = items.new_zeros(catalog, width, dtype=wide) if for_items else None
+        grad_bias = items.new_zeros(catalog, dtype=wide) if for_bias else None
 
         losses = users.new_empty(count, dtype=wide)
         logits = users.new_empty(min(chunk_rows, count), catalog)

@@ -162,11 +162,11 @@ def reference(
 
 def _check(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> None:
     found = [tuple(part.shape) for part in (delta, A, B, C, D)]
-    wanted: list[tuple[int, ...]] = []
+    expected: list[tuple[int, ...]] = []
     if x.ndim == 3 and A.ndim == 2:
         (rows, length, channels), states = x.shape, A.shape[1]
-        wanted = [(rows, length, channels), (channels, states), *[(rows, length, states)] * 2, (channels,)]
-    if found != wanted:
+        expected = [(rows, length, channels), (channels, states), *[(rows, length, states)] * 2, (channels,)]
+    if found != expected:
         raise ValueError(
             "selective_scan wants x and delta (B, L, E), A (E, N), B and C (B, L, N) and D (E,); "
             f"x is {tuple(x.shape)}, the others {found}"
