@@ -1,8 +1,8 @@
 """The conformance suite: what holds for our parts has to hold for yours.
 
-`check_encoder(MyEncoderSettings())` puts an encoder into a small model and runs what `testing.every_part` and
-`testing.encoders` check. The first check that fails raises an AssertionError that names it, what was expected, what was
-found, and what to do. Call it in a test; it takes seconds.
+`check_encoder(MyEncoderSettings())` puts an encoder into a small model and runs the checks of
+`testing.every_part`, `testing.encoders` and `testing.recommenders`. The first that fails raises an AssertionError that
+names it, what was expected, what was found, and what to do. Call it in a test; it takes seconds.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from marsrec.nn.parts import Part
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
-from marsrec.testing import encoders, every_part, objectives, readouts, scorers
+from marsrec.testing import encoders, every_part, objectives, readouts, recommenders, scorers
 from marsrec.testing.case import LENGTH, Case, Check
 
 __all__ = ["check_encoder", "check_model", "check_objective", "check_readout", "check_scorer"]
@@ -64,23 +64,25 @@ def check_objective(objective: ObjectiveSettings, **model: Any) -> None:
 
 def check_model(settings: ModelSettings) -> None:
     """Check all parts of a model together, on histories of at most ten events; a dim of 8 is enough."""
-    short, every = settings.model_copy(update={"length": LENGTH}), (encoders, readouts, scorers, objectives)
-    _run(Case(short), "the model", [check for kind in (every_part, *every) for check in kind.CHECKS])
+    own = (*encoders.CHECKS, *readouts.CHECKS, *scorers.CHECKS, *objectives.CHECKS)
+    _run(settings.model_copy(update={"length": LENGTH}), "the model", own)
 
 
 def _check(part: Part, checks: Sequence[Check], **model: Any) -> None:
     settings = ModelSettings(**{"dim": 8, "length": LENGTH} | model)
-    _run(Case(settings), f"{part.kind} {part.name!r}", [*every_part.CHECKS, *checks])
+    _run(settings, f"{part.kind} {part.name!r}", checks)
 
 
-def _run(case: Case, name: str, checks: Sequence[Check]) -> None:
+def _run(settings: ModelSettings, name: str, checks: Sequence[Check]) -> None:
+    case = Case(settings)
     with torch.random.fork_rng(devices=[]):
-        for check in checks:
+        for check in (*every_part.CHECKS, *checks, *recommenders.CHECKS):  # what says most about a fault comes first
             try:
                 check(case)
             except Exception as error:  # whatever a part raises is what was found
                 expected, _, remedy = (inspect.getdoc(check) or check.__name__).partition("\n\n")
                 found = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+                sentence = " ".join(remedy.split())
                 raise AssertionError(
-                    f"{name} fails {check.__name__}.\nExpected: {expected}\nFound: {found}\nWhat to do: {remedy}"
+                    f"{name} fails {check.__name__}.\nExpected: {expected}\nFound: {found}\nWhat to do: {sentence}"
                 ) from error
