@@ -67,7 +67,7 @@ def test_parts_compose_freely() -> None:
     ("arguments", "message"),
     [
         ({"model": "bert5rec"}, "unknown model 'bert5rec'; known are mars, gru4rec, narm, bert4rec"),
-        ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are bert, echo, frequency, gru"),
+        ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are .*, transformer"),
         (
             {"model": "sasrec", "options": {"readout.heads": 4}},
             "readout.heads: readout 'last' has no such setting. Readout 'mars' has.",

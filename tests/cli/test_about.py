@@ -30,6 +30,12 @@ def test_models_prints_the_papers_parameter_counts() -> None:
     assert parts["mars-m"] == ("mamba", "mars", True)
 
 
+def test_models_lists_the_parts() -> None:
+    shown = " ".join(call("models").split())
+    assert "Readouts: core, last, mars, narm." in shown
+    assert "transformer." in shown.partition("Encoders: ")[2]
+
+
 def test_doctor_lists_versions() -> None:
     findings = json.loads(call("doctor", "--json"))
     assert findings["versions"]["torch"].startswith("2.")

@@ -42,12 +42,10 @@ def defined(name: str = "same", qualname: str = "SameSettings", **fields: Any) -
 
 
 def test_ours_are_found_without_being_listed() -> None:
-    assert list(EncoderSettings.known()) == [
-        "bert", "echo", "frequency", "gru", "mamba", "sigma", "time-interval", "transformer"
-    ]  # fmt: skip
-    assert list(ReadoutSettings.known()) == ["core", "last", "mars", "narm"]
-    assert list(ScorerSettings.known()) == ["biased", "cosine", "dot"]
-    assert list(KINDS["objective"].known()) == ["masked items", "next item", "next item + contrast"]
+    assert {"bert", "echo", "frequency", "gru", "mamba", "sigma", "time-interval"} < set(EncoderSettings.known())
+    assert {"core", "last", "mars", "narm"} <= set(ReadoutSettings.known())
+    assert {"biased", "cosine", "dot"} <= set(ScorerSettings.known())
+    assert {"masked items", "next item", "next item + contrast"} <= set(KINDS["objective"].known())
 
 
 def test_what_is_defined_is_known_by_its_name() -> None:
@@ -98,7 +96,7 @@ def test_a_cell_can_be_run_again_and_a_name_is_not_taken_twice() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("rnn", "unknown encoder .rnn.; known are bert, .*, transformer. One of your own is known as soon as"),
+        ("rnn", "unknown encoder .rnn.; known are .*, transformer. One of your own is known as soon as"),
         ("mars", "unknown encoder 'mars'"),
         ({"name": "gru", "hidden": 0}, "encoder: hidden: Input should be greater than or equal to 1"),
         ({"hidden": 3}, "encoder: .*the name of a part, its settings, or a mapping of them with a name"),

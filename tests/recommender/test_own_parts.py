@@ -6,6 +6,7 @@ The script is the code of `docs/own-parts.md`.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from marsrec import Recommender, TrainingSettings
+from marsrec.errors import DataError
 from marsrec.testing.case import cyclic_log
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
@@ -128,3 +131,30 @@ def test_elsewhere_the_module_to_import_is_named(shop: tuple[Path, list[dict]]) 
     )
     assert missing.startswith("--import shop_partz: No module named 'shop_partz'.")
     assert found == best
+
+
+def test_the_package_of_a_part_is_named(shop: tuple[Path, list[dict]], tmp_path: Path) -> None:
+    shutil.copytree(shop[0] / "model", tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    config = json.loads(file.read_text())
+    config["origins"]["encoder"] |= {"distribution": "shop-parts"}
+    file.write_text(json.dumps(config))
+    with pytest.raises(DataError, match=r"from the module 'shop_parts' of the package 'shop-parts'. Import it before"):
+        Recommender.load(tmp_path / "model")
+    del config["origins"]
+    file.write_text(json.dumps(config))
+    with pytest.raises(DataError, match=r"unknown encoder 'fading'; known are .* One of your own is known as soon as"):
+        Recommender.load(tmp_path / "model")
+
+
+def test_folders_that_were_saved_before_parts_had_origins_load(tmp_path: Path) -> None:
+    training = TrainingSettings(epochs=1, tensorboard=False)
+    recommender = Recommender("gru4rec", options={"dim": 8}, training=training)
+    recommender.fit(cyclic_log(users=12), progress=False).save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("origins") == {}
+    assert (config["made"].pop("scorer"), config["made"].pop("objective")) == (None, None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded = Recommender.load(tmp_path)
+    assert loaded.recommend("u1").equals(recommender.recommend("u1"))
+    assert loaded.settings == loaded.planned_settings(10.0)

@@ -37,7 +37,7 @@ class Linear(Encoder):
     def start(self, rows: int) -> Memory:
         return (self.layer.weight.new_zeros(rows, 1),)
 
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         return self.layer(embedded), memory
 
 
@@ -103,12 +103,12 @@ class Forgetful(Linear):
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         return self.layer(embedded.cumsum(1))
 
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         return self.layer(embedded.cumsum(1)), memory
 
 
 class Growing(Linear):
-    def _resume(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
+    def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         return self.layer(embedded), (torch.cat([memory[0], embedded[..., 0]], dim=1),)
 
 

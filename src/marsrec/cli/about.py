@@ -18,6 +18,7 @@ def models(
 ) -> None:
     """List every recipe with its parts and its number of parameters."""
     from marsrec.models import RECIPES, model_settings
+    from marsrec.nn.settings import KINDS
 
     rows = []
     for name, recipe in RECIPES.items():
@@ -41,6 +42,8 @@ def models(
         return
     cells = [list(row.values()) for row in rows]
     console.table(f"Recipes ({items:,} items, length {settings.length})", list(rows[0]), cells)
+    for kind, base in KINDS.items():
+        console.note(f"{kind.capitalize()}s: {', '.join(base.known())}.")
     console.note("`--encoder X --readout Y` of `marsrec fit` puts other parts together.")
 
 

@@ -40,7 +40,7 @@ TRIES = 4
 """How often a folder is read that is replaced meanwhile."""
 
 CONFIG = "config.json"
-"""The file that tells a saved recommender."""
+"""The file by which a saved recommender is recognised."""
 WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items.parquet", "histories"
 
 
@@ -161,7 +161,7 @@ def _check_parts(folder: Path, config: Mapping[str, Any]) -> None:
             module, distribution = origin["module"], origin.get("distribution")
             raise DataError(
                 f"{folder}: its {kind} {config['model'][kind]['name']!r} comes from the module {module!r}"
-                + (f" of the package {distribution!r}, which is not installed" if distribution else "")
+                + (f" of the package {distribution!r}" if distribution else "")
                 + f". Import it before you load the model: import {module}."
             ) from None
 

@@ -51,7 +51,7 @@ class Bert(SlotEncoder):
         super().__init__(dim, length)
         self.published = settings.published
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=0.02))
-        """What stands in a slot whose item is to be told."""
+        """What stands in a masked slot."""
         self.positions = nn.Embedding(length + 1, dim)  # `length` events and the slot after them
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.dropout = Dropout(settings.dropout)

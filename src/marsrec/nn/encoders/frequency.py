@@ -157,7 +157,7 @@ def self_correlation(query: Tensor, key: Tensor, band: Fourier) -> Tensor:
     (cosines, sines), (cosine_sine, sine_cosine) = real.chunk(2, dim=-1), crossed.chunk(2, dim=-1)
     spectrum = torch.cat([cosines + sines, sine_cosine - cosine_sine], dim=-1)
     correlation = (spectrum[:, None] @ band.synthesis)[:, 0] / query.shape[-1]
-    return correlation.to(band.synthesis.dtype)  # with mixed precision too: lags are told apart by it
+    return correlation.to(band.synthesis.dtype)  # with mixed precision too: it decides between lags
 
 
 class FrequencyEncoder(Encoder):

@@ -29,7 +29,7 @@ class TimeIntervalSettings(AttentionSettings):
 
     name: Literal["time-interval"] = "time-interval"
     span: int = Field(256, ge=1)
-    """The largest interval that is told apart; longer ones count as this."""
+    """The largest interval that is distinguished; longer ones count as this."""
     scale: Scale = "user"
     """What an interval of 1 is: "user" is the shortest time between two successive events of the user so far, as the
     authors mean it; "raw" is the unit of the times, mostly a second, as in a published port, where nearly all intervals
@@ -77,7 +77,7 @@ def time_intervals(times: Tensor, span: int, scale: Scale = "user") -> Tensor:
 
 
 class Known(NamedTuple):
-    """What all blocks are told of a batch, for keys and for values."""
+    """What all blocks know of a batch, for keys and for values."""
 
     positions: tuple[Tensor, Tensor]
     """(B, L, d)."""

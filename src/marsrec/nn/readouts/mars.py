@@ -40,7 +40,7 @@ class MarsSettings(ReadoutSettings):
     """"log" is the paper's model (a power law of age), "linear" an exponential of age."""
     clock: Clock = "last-event"
     """From when ages are measured: the latest event (the paper) or the moment of the request (in training and
-    evaluation the time of the target, which other models are not told)."""
+    evaluation the time of the target, which other models do not see)."""
     real_time: bool = True
     """False is ablation b1: ages are counted in events."""
     modulation: bool = True
@@ -65,7 +65,7 @@ class MarsSettings(ReadoutSettings):
         if self.form == "streaming" and self.time_scale != "log":
             raise SettingsError('readout.form "streaming" needs readout.time_scale "log"; use form "dense" or "auto".')
         if self.clock == "request" and not self.real_time:
-            raise SettingsError("readout.clock=request tells the time, which readout.real_time=false does not see.")
+            raise SettingsError("readout.clock=request needs the time, which readout.real_time=false does not see.")
         return Mars(dim, tau0, self)
 
     def suited_to_data(self, dense: bool) -> Mapping[str, Any]:
