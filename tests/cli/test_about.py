@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.cli.calls import call
+from tests.cli.calls import call, outputs
 
 from marsrec.models import RECIPES
 from marsrec.nn.kernels.selective_scan import FORCED, chosen
@@ -31,7 +31,7 @@ def test_models_prints_the_papers_parameter_counts() -> None:
 
 
 def test_models_lists_the_parts() -> None:
-    shown = " ".join(call("models").split())
+    shown = " ".join(outputs("models")[1].split())
     assert "Readouts: core, last, mars, narm." in shown
     assert "transformer." in shown.partition("Encoders: ")[2]
 
