@@ -29,7 +29,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         groups = time_groups(results[0], folder)
         parts.append(f"## {data}")
         if not groups:
-            parts.append("All targets are alike in this, or the ranks do not tell.")
+            parts.append("All targets are in one group, or the ranks were written without times.")
             continue
         runs = {name: run for name in RECIPES if (run := find(results, name))}
         parts.append(figures(runs, groups, folder, f"Training: {trained(results)}."))

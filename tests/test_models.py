@@ -140,3 +140,8 @@ def test_options_do_not_stay_behind() -> None:
     model_settings("fearec", options=mine)
     assert mine["objective"] == {"name": "next item + contrast"}
     assert model_settings("fearec", published=True) == model_settings("fearec", published=True, options={})
+
+
+def test_the_rule_speaks_also_where_an_option_replaces_the_encoder() -> None:
+    settings = model_settings("mars", 8.9, options={"encoder": {"name": "gru"}})
+    assert "gru + mars. --model mars-" in rule(10.9, 8.9, settings).replace(" with 4 heads", "")

@@ -4,7 +4,9 @@ from typing import Any
 
 from marsrec.models import DENSE_FROM, Choice, model_settings
 from marsrec.nn.encoders.base import EncoderSettings
+from marsrec.nn.objectives.base import ObjectiveSettings
 from marsrec.nn.readouts.base import ReadoutSettings
+from marsrec.nn.scorers import ScorerSettings
 from marsrec.settings import Settings
 
 
@@ -41,6 +43,8 @@ def paper_options(
     model: str,
     encoder: Choice[EncoderSettings] = None,
     readout: Choice[ReadoutSettings] = None,
+    scorer: Choice[ScorerSettings] = None,
+    objective: Choice[ObjectiveSettings] = None,
 ) -> dict[str, Any]:
     """What the paper sets on a public data set, as far as the model has it; nothing on other data.
 
@@ -55,7 +59,10 @@ def paper_options(
         return {}
     paper = PAPER[data]
     options: dict[str, Any] = {"length": paper.length}
-    sparse, dense = (model_settings(model, length, encoder=encoder, readout=readout) for length in (0.0, DENSE_FROM))
+    sparse, dense = (
+        model_settings(model, length, encoder=encoder, readout=readout, scorer=scorer, objective=objective)
+        for length in (0.0, DENSE_FROM)
+    )
 
     def usual(kind: str, field: str) -> Any:
         """What sparse data have where neither the recipe nor the caller gives a value; else None."""

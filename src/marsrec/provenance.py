@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
 def commit(package: Path) -> str | None:
     """Commit of the checkout that a package belongs to, with "+" if the package differs from it; None elsewhere.
 
-    It is asked once: what is imported later than that may be newer.
+    It is found out once: what is imported later than that may be newer.
     """
 
     def git(*arguments: str) -> str:

@@ -17,8 +17,8 @@ class Settings(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Let `help` tell what each field means."""
-        told = {name: field.description for name, field in cls.model_fields.items() if field.description}
-        fields = "\n".join(f"{name}\n{indent(text, '    ')}" for name, text in told.items())
+        texts = {name: field.description for name, field in cls.model_fields.items() if field.description}
+        fields = "\n".join(f"{name}\n{indent(text, '    ')}" for name, text in texts.items())
         if fields:
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or cls.__name__)}\n\nParameters\n----------\n{fields}"
 

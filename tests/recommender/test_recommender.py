@@ -358,3 +358,9 @@ def test_similar_items_leave_out_the_item_itself(mars: Recommender) -> None:
     codes = mars.item_ids.encode(["i3", table["item"][0]]).tolist()
     assert table["similarity"][0] == pytest.approx(float(vectors[codes[0]] @ vectors[codes[1]]), abs=1e-5)
     assert table["similarity"].is_sorted(descending=True)
+
+
+def test_what_cannot_be_saved_is_refused_before_training() -> None:
+    for given in ({"options": {"dim": np.int64(16)}}, {"encoder": {"name": "gru", "hidden": np.int64(16)}}):
+        with pytest.raises(SettingsError, match="what JSON does not know"):
+            Recommender("sasrec", **given)

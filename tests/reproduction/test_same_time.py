@@ -43,4 +43,4 @@ def test_data_without_ties_and_older_ranks_say_so(tmp_path: Path) -> None:
     for times in (["later"] * 4, None):
         parts = section(written(tmp_path, times), tmp_path).parts
         assert not any(isinstance(part, Table) for part in parts)
-        assert parts[-1] == "All targets are alike in this, or the ranks do not tell."
+        assert parts[-1] == "All targets are in one group, or the ranks were written without times."

@@ -42,7 +42,8 @@ def _begin(
     ] = None,
 ) -> None:
     context.with_resource(console.listening())
-    sys.path.insert(0, "")  # modules in this folder are found, as by `python -m`
+    if modules:
+        options.find_own_modules()
     for module in modules or []:
         try:
             import_module(module)

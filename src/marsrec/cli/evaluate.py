@@ -1,22 +1,19 @@
 """Commands that measure saved models: evaluate one, compare two."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from marsrec.cli import console
+from marsrec.cli import console, options
 from marsrec.cli.options import Json, Saved
 
 if TYPE_CHECKING:
     import polars as pl
 
 PartOption = Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")]
-MaskSeen = Annotated[
-    bool, typer.Option("--mask-seen", help="Do not rank items of the user's past, but for the target itself.")
-]
+MaskSeen = Annotated[bool, typer.Option("--mask-seen", help="Rank no item of the user's past except the target.")]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
@@ -47,7 +44,7 @@ def evaluate(
     from marsrec.evaluation.metrics import ACCURACY
     from marsrec.recommender import Recommender
 
-    _find_own_modules()
+    options.find_own_modules(metric)
     recommender = Recommender.load(saved)
     evaluation = recommender.evaluate(part, metrics=metric or ACCURACY, mask_seen=mask_seen, ks=tuple(k or KS))
     split = recommender.split()
@@ -106,7 +103,7 @@ def compare(
     from marsrec.evaluation.metrics import ACCURACY
     from marsrec.recommender import Recommender
 
-    _find_own_modules()
+    options.find_own_modules(metric, group)
     first, second = Recommender.load(a), Recommender.load(b)
     comparison = compare(
         first,
@@ -132,12 +129,6 @@ def compare(
     if first.network.sees_request_time != second.network.sees_request_time:
         sees, other = ("a", "b") if first.network.sees_request_time else ("b", "a")
         console.note(f"{sees} sees the moment of the request, which is the time of the target; {other} does not.")
-
-
-def _find_own_modules() -> None:
-    """Let `module:function` find modules of the working folder, as `python -m` does."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
 
 
 _TIMES_100 = ("HR", "NDCG", "MRR")

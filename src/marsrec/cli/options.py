@@ -5,7 +5,8 @@ options are made when it is called: importing some of the settings takes seconds
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -169,6 +170,13 @@ def _parsed(annotation: Any) -> Any:
     if len(known) == 1 and (known[0] in (bool, int, float, str, Path) or get_origin(known[0]) is Literal):
         return annotation
     return str | None if NoneType in kinds else str
+
+
+def find_own_modules(*names: Sequence[str] | None) -> None:
+    """Let modules of the working folder be found, after all others, if any are named; `module:function` names one."""
+    wanted = not names or any(":" in name for some in names for name in some or ())
+    if wanted and "" not in sys.path:
+        sys.path.append("")
 
 
 Data = Annotated[str, typer.Argument(help="A log file, a prepared folder, or a name that `marsrec datasets` lists.")]

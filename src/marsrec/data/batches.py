@@ -170,7 +170,7 @@ def gather(histories: Histories, rows: Rows) -> Batch:
 
 
 class Batches(Dataset[Batch]):
-    """Rows grouped by length into batches, each built when it is asked for.
+    """Rows grouped by length into batches, each built when it is indexed.
 
     Parameters
     ----------

@@ -44,14 +44,14 @@ class Fault:
     """What to do about it, where there is more to do than to correct the rows."""
 
 
-def find_columns(names: Sequence[str], asked: Mapping[Role, str | None], source: str) -> dict[Role, str]:
-    """Find the column of each role, by the name that was asked for or else by the usual names.
+def find_columns(names: Sequence[str], named: Mapping[Role, str | None], source: str) -> dict[Role, str]:
+    """Find the column of each role, by the name that was given or else by the usual names.
 
     Parameters
     ----------
     names : sequence of str
         The columns that there are.
-    asked : mapping of role to str or None
+    named : mapping of role to str or None
         The roles to find; None = by the usual names.
     source : str
         What messages call the log.
@@ -66,8 +66,8 @@ def find_columns(names: Sequence[str], asked: Mapping[Role, str | None], source:
     {'user': 'userId', 'item': 'movieId', 'time': 'ts'}
     """
     found: dict[Role, str] = {}
-    for role, name in asked.items():
-        usual = [n for n in names if _squeezed(n) in USUAL_NAMES[role] and n not in asked.values()]
+    for role, name in named.items():
+        usual = [n for n in names if _squeezed(n) in USUAL_NAMES[role] and n not in named.values()]
         candidates = usual if name is None else [n for n in names if n == name]
         if not candidates:
             missing = f"column '{name}'" if name is not None else f"{role} column"

@@ -220,13 +220,13 @@ class MARS(nn.Module):
         if (states.shape[1] == 0 and not every) or (lengths is not None and (lengths < 1).any()):
             raise ValueError("lengths are at least 1: a user without events has no latest one to read out at")
         B, L, d = states.shape
-        asked = (B, L - first) if every else (B,)
-        if now is not None and (now.shape != asked or now.is_floating_point()):
+        readouts = (B, L - first) if every else (B,)
+        if now is not None and (now.shape != readouts or now.is_floating_point()):
             raise ValueError(
-                f"now is integers {asked}, a moment for each user vector; found {now.dtype} {tuple(now.shape)}"
+                f"now is integers {readouts}, a moment for each user vector; found {now.dtype} {tuple(now.shape)}"
             )
-        if last_items is not None and last_items.shape != (*asked, d):
-            raise ValueError(f"last_items is {(*asked, d)}, one for each user vector; found {tuple(last_items.shape)}")
+        if last_items is not None and last_items.shape != (*readouts, d):
+            raise ValueError(f"last_items is {(*readouts, d)}, one per user vector; found {tuple(last_items.shape)}")
         order = torch.arange(L, device=states.device)
         if not self.real_time:
             times = order.expand_as(times) * round(self.tau0)

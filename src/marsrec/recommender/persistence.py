@@ -162,7 +162,7 @@ def _check_parts(folder: Path, config: Mapping[str, Any]) -> None:
             raise DataError(
                 f"{folder}: its {kind} {config['model'][kind]['name']!r} comes from the module {module!r}"
                 + (f" of the package {distribution!r}" if distribution else "")
-                + f". Import it before you load the model: import {module}."
+                + f". Import it before you load the model: import {module}, or `marsrec --import {module} …`."
             ) from None
 
 

@@ -1,5 +1,6 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -78,6 +79,7 @@ class Recommender(Trained):
         self.name, self.published = model, published
         self.encoder, self.readout, self.scorer, self.objective = encoder, readout, scorer, objective
         self.options = dict(options or {})
+        self._check_json()
         planned = self._check_settings()
         self.training = (training or TrainingSettings()).suited_to(planned)
 
@@ -88,6 +90,17 @@ class Recommender(Trained):
         return f"<Recommender: {title(self.settings)}, {len(self.item_ids):,} items{users}>"
 
     # ------------------------------------------------------------------ fit
+
+    def _check_json(self) -> None:
+        """What is saved as JSON is refused now and not after the training."""
+        for name in ("options", "encoder", "readout", "scorer", "objective"):
+            value = getattr(self, name)
+            try:
+                json.dumps(value, default=lambda part: part.model_dump(mode="json"))
+            except (TypeError, ValueError, AttributeError):
+                raise SettingsError(
+                    f"{name}: {value!r} holds what JSON does not know. Give plain numbers, texts, lists and mappings."
+                ) from None
 
     def _check_settings(self) -> ModelSettings:
         """Bad settings fail here and not when data are there; the rule's two backbones take different ones."""
@@ -100,6 +113,7 @@ class Recommender(Trained):
 
     def planned_settings(self, average_length: float, public: str | None = None) -> ModelSettings:
         """The model that would be trained on histories of this average length, or on a public data set."""
+        paper = paper_options(public, self.name, self.encoder, self.readout, self.scorer, self.objective)
         return model_settings(
             self.name,
             average_length,
@@ -107,7 +121,7 @@ class Recommender(Trained):
             readout=self.readout,
             scorer=self.scorer,
             objective=self.objective,
-            options={**paper_options(public, self.name, self.encoder, self.readout), **self.options},
+            options={**paper, **self.options},
             published=self.published,
         )
 

@@ -41,8 +41,8 @@ class ServeSettings(Settings):
     store: str | None = None
     """The event store: an SQLite file or a postgresql:// URL. If not given, a file beside the first model."""
     at: str | None = None
-    """now: requests that name no moment are made now, for a model whose log goes on. If not given, they are made at the
-    end of the log or at the latest event, whichever is later."""
+    """Moment of requests that name none: now, or if not given the end of the log or the latest event, whichever is
+    later."""
     cache_mb: int = Field(256, ge=1)
     """Memory in MB for live sessions, per model, with what their objects take."""
     threads: int | None = Field(None, ge=1)

@@ -64,7 +64,7 @@ class ReadoutSettings(Part, ABC):
 
     @abstractmethod
     def build(self, dim: int, width: int, tau0: float) -> "Readout":
-        """Make the readout for items `dim` wide, states `width` wide and times of which `tau0` are an hour."""
+        """Make the readout for items `dim` wide, states `width` wide, and times of which `tau0` make an hour."""
 
 
 class Readout(nn.Module, ABC):
