@@ -1,7 +1,7 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
 from marsrec.errors import DataError, MarsrecError, SettingsError
+from marsrec.recommender.inference import EarlyError, Inference
 
 LOG = cyclic_log(users=40, events=10, items=15)
 OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
@@ -101,6 +102,36 @@ def test_candidates(mars: Recommender) -> None:
     assert told[0].filename == __file__  # the caller's line, and none of marsrec
     with pytest.raises(DataError, match="none of the 1 ids"):
         mars.recommend(histories=HISTORY, candidates=["nothing"])
+
+
+def test_many_users_have_one_moment_and_one_warning(mars: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = iter(range(10**6))
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # a minute goes by each time
+            return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=next(minutes))
+
+    monkeypatch.setattr("marsrec.data.moments.datetime", Clock)
+    requests = []
+    answer = Inference.answer
+    monkeypatch.setattr(Inference, "answer", lambda self, given: requests.extend(given) or answer(self, given))
+    users = [f"u{number % 40}" for number in range(60)]
+    with pytest.warns(UserWarning, match="not on the request clock") as caught:
+        mars.recommend(users, k=1, at="now")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert [request.at for request in requests] == [1_767_225_600] * 60
+
+
+def test_an_early_moment_is_named_as_it_was_given(mars: Recommender) -> None:
+    for request in (
+        lambda: mars.recommend(["u1", "u2"], at="2013-01-01"),
+        lambda: mars.explain("u1", "i1", at="2013-01-01"),
+        lambda: mars.start("u1").recommend(at="2013-01-01"),
+    ):
+        with pytest.raises(EarlyError, match=r"^at=2013-01-01 is earlier than an event"):
+            request()
 
 
 def test_unknown_items_are_skipped_and_counted(mars: Recommender) -> None:

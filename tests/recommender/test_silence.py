@@ -4,7 +4,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from tests.synthetic import cyclic_log
@@ -58,3 +60,80 @@ def test_logging_stays_as_it_was(progress: bool) -> None:
     with pytest.raises(KeyboardInterrupt), shown(progress):
         raise KeyboardInterrupt
     assert (logger.level, logger.propagate, logger.handlers) == before
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """What a handler on the logger of the name gets, of a host that wants warnings."""
+    got: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: got.append(record.getMessage())
+    place, library = logging.getLogger(request.param), logging.getLogger("marsrec")
+    before = library.level
+    place.addHandler(handler)
+    library.setLevel(logging.WARNING)
+    yield got
+    library.setLevel(before)
+    place.removeHandler(handler)
+
+
+def say(whose: str) -> None:
+    log = logging.getLogger("marsrec.training.fit")
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+        log.log(level, f"{whose} {logging.getLevelName(level)}")
+
+
+@pytest.mark.parametrize("host", [None, "marsrec"], indirect=True)
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_host_that_wants_warnings_gets_them_and_no_more(
+    progress: bool, host: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shown(progress):
+        say("fit")
+    assert host == ["fit WARNING", "fit ERROR"]
+    assert capsys.readouterr() == ("", "fit INFO\n" if progress else "")
+
+
+@pytest.mark.parametrize("host", [None], indirect=True)
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
+def test_fits_that_overlap_leave_logging_as_it_was(
+    first: bool, second: bool, host: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("marsrec")
+
+    def state() -> tuple[object, ...]:
+        handlers = [*logger.handlers, *logging.getLogger().handlers]
+        return logger.level, logger.propagate, handlers, [list(handler.filters) for handler in handlers]
+
+    before, step = state(), Barrier(2, timeout=10)
+
+    def fit_first() -> None:
+        with shown(first):
+            step.wait()  # the second begins
+            step.wait()
+        step.wait()  # the first has ended, the second goes on
+
+    def fit_second() -> None:
+        step.wait()
+        with shown(second):
+            step.wait()
+            step.wait()
+            say("second")
+
+    threads = [Thread(target=fit_first), Thread(target=fit_second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert host == ["second WARNING", "second ERROR"]
+    assert capsys.readouterr() == ("", "second INFO\n" if second else "")
+    assert state() == before
+
+
+def test_warnings_are_shown_where_no_handler_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with shown(True):
+        say("fit")
+    assert capsys.readouterr().err == "fit INFO\nfit WARNING\nfit ERROR\n"

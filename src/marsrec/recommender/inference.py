@@ -123,7 +123,7 @@ class Inference:
         """Where the model computes."""
         return self.network.items.weight.device
 
-    def moment(self, at: int | None, latest: int, since: int | None = None) -> int:
+    def moment(self, at: int | None, latest: int, since: int | None = None, *, spelled: Any = None) -> int:
         """The moment of a request by somebody whose latest event was at `latest`.
 
         Parameters
@@ -134,12 +134,15 @@ class Inference:
             Time of the latest event.
         since : int, optional
             The moment of requests that name none, unless the latest event is later; by default the end of the log.
+        spelled : optional
+            `at` as the caller wrote it, for the message of an error.
         """
         if at is None:
             return max(self.log_end if since is None else since, latest)
         if at < latest:
+            given = at if spelled is None else spelled
             raise EarlyError(
-                f"at={at} is earlier than an event of the history ({latest} {self.unit}, "
+                f"at={given} is earlier than an event of the history ({latest} {self.unit}, "
                 f"{utc_date(latest, self.unit)}). Give a later moment."
             )
         return at

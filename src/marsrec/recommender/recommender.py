@@ -213,7 +213,7 @@ class Recommender(Trained):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
         pasts = [self._window(given, row) for row in range(given.n_users)]
-        moments = [self.log_end if past is None else self.moment(at, past.latest) for past in pasts]
+        moments = self.moments(at, [None if past is None else past.latest for past in pasts])
         seen = [given.items[slice(*given.offsets[row : row + 2])] if mask_seen else None for row in range(len(pasts))]
         kind = kind_of(users if users is not None else histories)
         return self.answer(given.user_ids.ids, pasts, moments, seen, k=k, candidates=candidates, kind=kind)
@@ -270,7 +270,8 @@ class Recommender(Trained):
         if given.n_users != 1 or (window := self._window(given, 0)) is None:
             raise DataError("explain needs one history with at least one known item.")
         code = item_of(item, self.item_ids)
-        reading = read(self.inference, window, self.moment(at, window.latest))
+        (moment,) = self.moments(at, [window.latest])
+        reading = read(self.inference, window, moment)
         return explain(reading, network, code, self.item_ids, self.unit)
 
     def similar_items(self, item: Any, k: int = 10) -> Any:

@@ -177,7 +177,8 @@ class Session:
 
     def moment(self, at: Any = None) -> int:
         """When a request is made: at a moment, by default the end of the log or the latest event, if that is later."""
-        return self.recommender.moment(at, self.latest)
+        (moment,) = self.recommender.moments(at, [self.latest])
+        return moment
 
     def vector(self, at: Any = None) -> Tensor:
         """The user vector (d,) at a moment; see `moment`."""

@@ -119,14 +119,16 @@ class Trained:
             self._inference = Inference(network, length, self.item_counts, self.unit, self.log_end)
         return self._inference
 
-    def moment(self, at: Any, latest: int) -> int:
-        """When somebody makes a request whose latest event was at `latest`: see `Inference.moment`."""
-        if at is None:
-            return self.inference.moment(None, latest)
-        moment = self.inference.moment(self.instant(at), latest)
-        if not self.network.sees_request_time:
+    def moments(self, at: Any, latest: Sequence[int | None]) -> list[int]:
+        """When requests are made at `at` whose latest events were at these times: see `Inference.moment`.
+
+        All are made at one moment, "now" too. Without events (None) it does not matter, and is the end of the log.
+        """
+        named = None if at is None else self.instant(at)
+        moments = [self.log_end if time is None else self.inference.moment(named, time, spelled=at) for time in latest]
+        if named is not None and not self.network.sees_request_time:
             warn("this model is not on the request clock: the moment of the request changes nothing.")
-        return moment
+        return moments
 
     def instant(self, moment: Any) -> int:
         """A moment (a number since 1970, ISO text, date, datetime or "now") as a time in the unit of the log."""

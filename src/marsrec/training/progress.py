@@ -7,8 +7,10 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from statistics import median
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -33,26 +35,85 @@ class Stderr(logging.Handler):
         sys.stderr.write(f"{self.format(record)}\n")
 
 
-@contextmanager
-def shown(progress: bool) -> Iterator[None]:
+class Display:
+    """Where the log of the library goes while models are fitted, maybe in several threads at a time.
+
+    Only the handlers are filtered: loggers and their levels belong to the whole process. The first fit saves the state
+    of logging, the last one restores it.
+    """
+
+    def __init__(self) -> None:
+        self.logger, self.stderr = logging.getLogger("marsrec"), Stderr(logging.INFO)
+        self.stderr.addFilter(self.left_to_us)
+        self.lock, self.fits = Lock(), 0
+        self.progress: ContextVar[bool | None] = ContextVar("progress", default=None)  # None outside a fit
+        self.own_level = self.level = logging.NOTSET  # of the logger, and the one in effect
+        self.handlers: list[logging.Handler] = []
+
+    @contextmanager
+    def shown(self, progress: bool) -> Iterator[None]:
+        """Show what this thread logs meanwhile, or only its warnings."""
+        token = self.progress.set(progress)
+        self._enter(progress)
+        try:
+            yield
+        finally:
+            self._leave()
+            self.progress.reset(token)
+
+    def _enter(self, progress: bool) -> None:
+        with self.lock:
+            if self.fits == 0:
+                self.own_level, self.level = self.logger.level, self.logger.getEffectiveLevel()
+                self.handlers = list(_handlers(self.logger))
+                for handler in self.handlers:
+                    handler.addFilter(self.for_the_host)
+            self.fits += 1
+            if progress:
+                self.logger.setLevel(min(self.level, logging.INFO))
+                self.logger.addHandler(self.stderr)
+
+    def _leave(self) -> None:
+        with self.lock:
+            self.fits -= 1
+            if self.fits == 0:
+                self.logger.removeHandler(self.stderr)
+                self.logger.setLevel(self.own_level)
+                for handler in self.handlers:
+                    handler.removeFilter(self.for_the_host)
+                self.handlers = []
+
+    def for_the_host(self, record: logging.LogRecord) -> bool:
+        """Whether the host's handlers get a record: what they would get anyway, but for the lines of a silent fit."""
+        if record.name.partition(".")[0] != self.logger.name:
+            return True
+        silent = self.progress.get() is False
+        return record.levelno >= (max(self.level, logging.WARNING) if silent else self.level)
+
+    def left_to_us(self, record: logging.LogRecord) -> bool:
+        """Whether stderr gets a record: what no handler of the host takes, if progress is shown or it is a warning."""
+        wanted = record.levelno >= self.level
+        if wanted and any(record.levelno >= handler.level for handler in self.handlers):
+            return False
+        return self.progress.get() is True or (wanted and record.levelno >= logging.WARNING)
+
+
+def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
+    """What a logger's records reach."""
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None
+
+
+_display = Display()
+
+
+def shown(progress: bool) -> AbstractContextManager[None]:
     """Show meanwhile what the library logs, where logging is not set up to; without progress log no more than warnings.
 
     A script that wants progress should not have to know how logging is set up.
     """
-    logger, handler = logging.getLogger("marsrec"), Stderr()
-    level, propagate = logger.level, logger.propagate
-    if not progress:
-        logger.setLevel(max(logger.getEffectiveLevel(), logging.WARNING))
-    elif not (logger.hasHandlers() and logger.isEnabledFor(logging.INFO)):
-        logger.setLevel(logging.INFO)
-        logger.addHandler(handler)
-        logger.propagate = False  # a handler further up would say the same again
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
+    return _display.shown(progress)
 
 
 class Progress(Callback):
