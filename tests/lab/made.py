@@ -53,13 +53,20 @@ def result(
 
 
 def write_with_ranks(
-    folder: Path, made: Result, ranks: list[float], lengths: list[int], times: list[str] | None = None
+    folder: Path,
+    made: Result,
+    ranks: list[float],
+    lengths: list[int],
+    times: list[str] | None = None,
+    users: list[int] | None = None,
 ) -> None:
     """Write a result and the ranks of its test targets; `times` are "same time" or "later"."""
     (folder / RANKS).mkdir(parents=True, exist_ok=True)
     frame: dict[str, Any] = {"rank": np.array(ranks, dtype=np.float32), "length": np.array(lengths, dtype=np.int32)}
     if times is not None:
         frame["time"] = pl.Series(times, dtype=pl.Enum(["same time", "later"]))
+    if users is not None:
+        frame["user"] = np.array(users, dtype=np.int32)
     pl.DataFrame(frame).write_parquet(folder / RANKS / f"{made.name}.parquet")
     (folder / f"{made.name}.json").write_text(json.dumps(made.model_dump(mode="json")))
 

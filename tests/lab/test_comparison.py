@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from tests.lab.made import result, write_with_ranks
 
-from marsrec.errors import SettingsError
-from marsrec.lab.comparison import contests
+from marsrec.data.splits import SplitSettings
+from marsrec.errors import DataError, SettingsError
+from marsrec.evaluation.significance import paired
+from marsrec.lab.comparison import contests, difference, per_user
 from marsrec.lab.pages import curves, groups, inspection, models
 from marsrec.lab.report import report
 
@@ -65,6 +67,34 @@ def test_the_pages_show_best_and_differences_and_groups(tmp_path: Path) -> None:
     assert inspection.sections(compared, tmp_path) == []
     elsewhere = contests([*found, result("core", data="ml-1m")], "core")
     assert "was not run on these data" in str(models.section(elsewhere, tmp_path).parts)
+
+
+def test_intervals_are_over_users_where_they_have_several_targets(tmp_path: Path) -> None:
+    split = {"split": SplitSettings(name="global-time")}
+    mine, theirs = ([result(model).model_copy(update=split)] for model in ("sasrec", "gru4rec"))
+    users = [user for user in range(20) for _ in range(10)]
+    ranks = [1.0 if user % 2 else 99.0 for user in users]
+    for (one,), of in ((mine, ranks), (theirs, [99.0] * 200)):
+        write_with_ranks(tmp_path, one, of, [5] * 200)
+    with pytest.raises(DataError, match=r"seed0-\w+\.parquet: does not tell the users.*'global-time'"):
+        difference(mine, theirs, tmp_path, "HR@10")
+    for (one,), of in ((mine, ranks), (theirs, [99.0] * 200)):
+        write_with_ranks(tmp_path, one, of, [5] * 200, users=users)
+    found = difference(mine, theirs, tmp_path, "HR@10")
+    over_targets = paired(*(per_user(of, tmp_path, "HR@10") for of in (mine, theirs)))
+    assert found.mean == over_targets.mean == pytest.approx(0.5)
+    assert found.high - found.low > 2 * (over_targets.high - over_targets.low)
+    assert found.p > over_targets.p
+
+
+def test_validation_and_test_are_two_contests() -> None:
+    trial = result("gru4rec").model_copy(update={"test": {}, "valid": result("sasrec", 0.5).valid})
+    compared = contests([result("sasrec"), trial])
+    assert [(contest.data, list(contest.models)) for contest in compared] == [
+        ("beauty", ["sasrec"]),
+        ("beauty, validation", ["gru4rec"]),
+    ]
+    assert models.table(compared[1]).rows[0][1] == "50.00"
 
 
 def test_curves_are_of_the_first_seed_and_say_what_is_missing() -> None:

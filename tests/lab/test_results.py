@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.lab.made import result
 from tests.synthetic import cyclic_log
 from typer.testing import CliRunner
 
@@ -51,6 +52,8 @@ def test_a_result_tells_the_run_and_its_ranks(run: Path, tmp_path: Path) -> None
     ranks = pl.read_parquet(results / "ranks" / f"{result.name}.parquet")
     assert (ranks["rank"] <= 10).mean() == pytest.approx(result.test["HR@10"])
     assert ranks["length"].to_list() == [11] * 20
+    assert ranks["user"].to_list() == list(range(20))
+    assert result.origins is None
 
     shown = CliRunner().invoke(app, ["lab", "status", "--results", str(results), "--json"])
     assert json.loads(shown.stdout)["runs"][0]["run"] == result.name
@@ -101,3 +104,19 @@ def test_what_does_not_agree_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "results" / "x.json").write_text('{"data": "shop"}')
     with pytest.raises(DataError, match=r"x\.json: not a result"):
         read_results(tmp_path / "results")
+
+
+def test_a_result_with_an_unknown_part_names_its_module(tmp_path: Path) -> None:
+    made = result("sasrec").model_dump(mode="json")
+    made["settings"]["encoder"] = {"name": "mine"}
+    path = tmp_path / "x.json"
+    for origins, remedy in (
+        (None, r"`marsrec --import MODULE`"),
+        (
+            {"encoder": {"module": "my_parts", "distribution": "mine"}},
+            r"my_parts \(package mine\).*`marsrec --import my_parts`",
+        ),
+    ):
+        path.write_text(json.dumps(made | {"origins": origins}))
+        with pytest.raises(DataError, match=rf"x\.json: unknown encoder 'mine'.*{remedy}"):
+            read_results(tmp_path)

@@ -19,6 +19,12 @@ def lab(*arguments: object) -> str:
     return answer.stdout
 
 
+def noted(*arguments: object) -> str:
+    answer = CliRunner().invoke(app, ["lab", *map(str, arguments)])
+    assert answer.exit_code == 0, answer.output
+    return answer.stderr
+
+
 def test_selection_writes_no_test_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cyclic_log(users=20).write_csv("shop.csv")
@@ -36,7 +42,7 @@ def test_selection_writes_no_test_figure(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         Recommender, "evaluate", lambda self, part="test", **kw: (evaluated.append(part), evaluate(self, part, **kw))[1]
     )
-    lab("run", experiment)
+    assert f"Results are in {Path('results', TRIALS)};" in " ".join(noted("run", experiment).split())
     (written,) = Path("results", TRIALS).glob("*.json")
     result = json.loads(written.read_text())
     assert result["test"] == {}
@@ -47,7 +53,16 @@ def test_selection_writes_no_test_figure(tmp_path: Path, monkeypatch: pytest.Mon
     assert not Path("results", TRIALS, "inspections").exists()
     assert read_results(Path("results")) == []
     (row,) = json.loads(lab("status", experiment, "--json"))["runs"]
-    assert (row["state"], row["HR@10"]) == ("done", f"{100 * result['valid']['HR@10']:.2f}")
+    hits = f"{100 * result['valid']['HR@10']:.2f}"
+    assert (row["state"], row["HR@10"]) == ("done", hits)
+
+    lab("report", experiment, "--out", "report")
+    page = Path("report", "models.md").read_text()
+    assert "Validation × 100" in page
+    assert "shop, validation" in page
+    assert hits in page
+    assert f"`{TRIALS}/`. Validation × 100" in Path("report", "everything.md").read_text()
+    assert "Validation NDCG@10 × 100 by number" in Path("report", "groups.md").read_text()
 
     experiment.write_text(runs)  # the same run for a result: its test is due
     (row,) = json.loads(lab("status", experiment, "--json"))["runs"]

@@ -54,7 +54,7 @@ def run(
     if not finished:
         console.note("\nOut of time. The same command goes on.")
         return
-    console.note(f"All done. Results are in {results}; `marsrec lab status {experiment}` shows them.")
+    console.note(f"All done. Results are in {_folder(chosen, results)}; `marsrec lab status {experiment}` shows them.")
     if measurements := read_experiment(experiment).measurements:
         console.note(
             f"The file also names {', '.join(measurements)}, of the paper alone: "
@@ -126,15 +126,17 @@ def report(
 ) -> None:
     """Write tables, figures and inspections of results: Markdown, SVG and PNG, and one HTML page."""
     from marsrec.lab import report as reports
-    from marsrec.lab.results import read_results
+    from marsrec.lab.results import read_result, read_results
 
-    found = read_results(results)
-    if experiment is not None:
-        names = {place.name for _, place in _chosen(experiment, only, runs, results)}
-        found = [result for result in found if result.name in names]
+    if experiment is None:
+        folder, found = results, read_results(results)
+    else:
+        chosen = _chosen(experiment, only, runs, results)
+        folder = _folder(chosen, results)
+        found = [read_result(path) for path in sorted(place.result for _, place in chosen) if path.exists()]
     if not found:
-        raise SettingsError(f"{results}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
-    written = reports.report(found, results, out, against=against)
+        raise SettingsError(f"{folder}: no results to report. `marsrec lab run EXPERIMENT` makes them.")
+    written = reports.report(found, folder, out, against=against)
     console.note(f"{len(written)} files in {out}, from {len(found)} results. Open {written[-1]} in a browser.")
 
 
@@ -179,6 +181,11 @@ def _chosen(path: Path, only: str | None, runs: Path, results: Path) -> "list[tu
         place = place_of(run, runs, results)
         chosen.setdefault(place.name, (run, place))
     return list(chosen.values())
+
+
+def _folder(chosen: "list[tuple[Run, Place]]", results: Path) -> Path:
+    """Where the results of an experiment are: all in one folder, for all its runs choose settings, or none does."""
+    return chosen[0][1].results if chosen else results
 
 
 def _measured(result: "Result") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The same runs on a Ray cluster: each is a task, and its result comes back to the machine that sent it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from marsrec.atomic import atomic_file
 from marsrec.errors import SettingsError
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import INSPECTIONS, RANKS
-from marsrec.lab.runner import Outcome, Place, in_time
+from marsrec.lab.runner import Outcome, Place, foreign_modules, in_new_process
 
 Files = dict[str, bytes]
 """Contents by path below the folder of the results."""
@@ -22,9 +22,9 @@ def on_ray(
 ) -> Iterator[tuple[Run, Outcome]]:
     """Send runs to a Ray cluster; each run, and whether it was finished, as they end.
 
-    The nodes need marsrec and the data (the same paths, or the same `MARSREC_DATA`). Trained models and unfinished
-    trainings stay in the `runs` folder of the node that did them, which all nodes see if it is on a shared disk: then
-    a run that was cut short can go on anywhere.
+    The nodes need marsrec, the modules of foreign parts, and the data (the same paths, or the same `MARSREC_DATA`).
+    Trained models and unfinished trainings stay in the `runs` folder of the node that did them, which all nodes see if
+    it is on a shared disk: then a run that was cut short can go on anywhere.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def on_ray(
         waiting: dict[Any, tuple[Run, Place]] = {}
         for run, place in missing:
             there = replace(place, runs=place.runs.resolve(), results=place.results.resolve())
-            waiting[task.remote(run, there, deadline, threads)] = (run, place)
+            waiting[task.remote(run, there, deadline, threads, foreign_modules(run))] = (run, place)
         while waiting:
             (ended,), _ = ray.wait(list(waiting), num_returns=1)
             run, place = waiting.pop(ended)
@@ -71,10 +71,10 @@ def on_ray(
         ray.shutdown()
 
 
-def _perform(run: Run, place: Place, deadline: float | None, threads: int) -> Files | None:
+def _perform(run: Run, place: Place, deadline: float | None, threads: int, modules: Sequence[str]) -> Files | None:
     """On a node: do a run, and give the files of its result; None if the time did not suffice."""
     torch.set_num_threads(threads)
-    if not in_time(run, place, deadline):
+    if not in_new_process(run, place, deadline, modules):
         return None
     files = [f"{RANKS}/{place.name}.parquet", f"{INSPECTIONS}/{place.name}.json", f"{place.name}.json"]
     return {name: (place.results / name).read_bytes() for name in files if (place.results / name).exists()}

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -35,9 +35,10 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Contest:
-    """Models that were tested on the same targets of the same events."""
+    """Models that were measured on the same targets of the same events."""
 
     data: str
+    """Name of the data, which says so where the targets are those of validation."""
     models: dict[str, list[Result]]
     """Results of each model, one per seed: those whose settings and training differ in nothing else."""
     reference: str | None
@@ -61,7 +62,7 @@ def contests(found: Sequence[Result], against: str | None = None) -> list[Contes
     """
     by_data: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for result in sorted(found, key=lambda result: result.data):
-        by_data[result.data, result.fingerprint, result.split.model_dump_json()].append(result)
+        by_data[data_and_part(result), result.fingerprint, result.split.model_dump_json()].append(result)
     names = [data for data, _, _ in by_data]
     listed = []
     for (data, fingerprint, _), results in by_data.items():
@@ -115,8 +116,19 @@ def validation(results: Sequence[Result]) -> float:
 
 
 def figures(results: Sequence[Result], metric: str) -> list[float]:
-    """A test metric of some results, × 100."""
-    return [100 * result.test[metric] for result in results]
+    """A metric of some results, × 100: of the test, or of validation where settings are chosen by the run."""
+    return [100 * result.figures[1][metric] for result in results]
+
+
+def data_and_part(result: Result) -> str:
+    """Name of the data, followed by the part where that is not the test."""
+    return result.data if result.figures[0] == "test" else f"{result.data}, validation"
+
+
+def parts_of(found: Iterable[Result]) -> str:
+    """The parts that figures are of, as the beginning of a caption."""
+    parts = {result.figures[0] for result in found}
+    return "Test" if parts == {"test"} else "Validation" if parts == {"valid"} else "Test or, where named, validation"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -151,7 +163,7 @@ def density(result: Result) -> float:
 
 
 def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
-    """Each user's gain, averaged over the seeds of a model."""
+    """The gain at each target, averaged over the seeds of a model; with leave-one-out, each user's."""
     (measure,) = measures(metric)
     each = [np.asarray(measure(ranks(result, folder)["rank"].to_numpy().astype(float))) for result in results]
     averaged: Floats = np.mean(each, axis=0)
@@ -159,15 +171,28 @@ def per_user(results: Sequence[Result], folder: Path, metric: str) -> Floats:
 
 
 def ranks(result: Result, folder: Path) -> pl.DataFrame:
-    """Rank of each test target, and length of the history before it."""
+    """Rank of each target, and length of the history before it."""
     path = folder / RANKS / f"{result.name}.parquet"
     if not path.exists():
         raise DataError(f"{path}: the ranks of this result are missing. Record its model anew (`marsrec lab record`).")
     return pl.read_parquet(path)
 
 
+def owners(result: Result, folder: Path) -> NDArray[np.int64] | None:
+    """The user of each target; None where the split leaves each user one."""
+    if result.split.name == "leave-one-out":
+        return None
+    written = ranks(result, folder)
+    if "user" not in written.columns:
+        raise DataError(
+            f"{folder / RANKS / result.name}.parquet: does not tell the users, who have several targets with the split "
+            f"{result.split.name!r}. Record the model anew (`marsrec lab record`)."
+        )
+    return written["user"].to_numpy().astype(np.int64)
+
+
 def length_groups(result: Result, folder: Path) -> dict[str, NDArray[np.bool_]]:
-    """Which users have histories of which length; on dense data groups reach further."""
+    """Which targets have histories of which length; on dense data groups reach further."""
     lengths = ranks(result, folder)["length"].to_numpy().astype(np.int64)
     return members(length_buckets(lengths, density(result)))
 
@@ -192,7 +217,8 @@ def same_seeds(first: Sequence[Result], second: Sequence[Result]) -> tuple[list[
 def difference(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> Difference:
     """How much better the first is, user by user."""
     one, other = same_seeds(first, second)
-    return paired(per_user(one, folder, metric), per_user(other, folder, metric))
+    users = owners(one[0], folder)
+    return paired(per_user(one, folder, metric), per_user(other, folder, metric), users=users)
 
 
 def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10") -> float:

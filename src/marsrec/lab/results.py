@@ -15,6 +15,7 @@ from marsrec.errors import DataError
 from marsrec.evaluation.groups import time_since
 from marsrec.lab.inspection import Inspection, inspect, read, write
 from marsrec.models import decisive
+from marsrec.nn.parts import UnknownPartError
 from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
@@ -59,6 +60,8 @@ class Result(Settings):
     versions: dict[str, str] | None = None
     """Of the software that trained it, where that was noted."""
     machine: dict[str, Any] | None = None
+    origins: dict[str, dict[str, str]] | None = None
+    """By kind of part, the module that brought it and its distribution; None where all parts are marsrec's own."""
 
     @property
     def figures(self) -> tuple[Part, dict[str, float]]:
@@ -143,12 +146,14 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         **{name: measured[name] for name in measures if name in measured},
         versions=measured.get("versions"),
         machine=measured.get("machine"),
+        origins=recommender.settings.origins or None,
     )
     path = results / f"{result.name}.json"
     ranks = pl.DataFrame(
         {
             "rank": evaluation.ranks.astype("float32"),
             "length": evaluation.lengths.astype("int32"),
+            "user": split.targets(part).users.astype("int32"),
             "time": time_since(split, split.targets(part)),
         }
     )
@@ -182,6 +187,19 @@ def read_result(path: Path) -> Result:
         result = Result.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise DataError(f"{path}: not a result ({explain_validation(error)}). Delete it or record it anew.") from None
+    except UnknownPartError as error:
+        raise DataError(f"{path}: {error} {_remedy(path)}") from None
     if result.name != path.stem:
         raise DataError(f"{path}: its content belongs to {result.name}. Record its model anew.")
     return result
+
+
+def _remedy(path: Path) -> str:
+    """How the parts of a result become known."""
+    origins = (json.loads(path.read_bytes()).get("origins") or {}).values()
+    if not origins:
+        return "The file does not tell the module; name it with `marsrec --import MODULE`."
+    modules = sorted({origin["module"] for origin in origins})
+    packages = sorted({origin["distribution"] for origin in origins if "distribution" in origin})
+    of = f" (package {', '.join(packages)})" if packages else ""
+    return f"The result needs {', '.join(modules)}{of}: `marsrec {' '.join(f'--import {name}' for name in modules)}`."

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, Literal
@@ -249,7 +250,7 @@ def _in_processes(
             while left or waiting:
                 while left and idle:
                     (run, place), pool = left.pop(), idle.pop()
-                    waiting[pool.submit(in_time, run, place, deadline)] = (run, pool)
+                    waiting[pool.submit(in_new_process, run, place, deadline, foreign_modules(run))] = (run, pool)
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     run, pool = waiting.pop(future)
                     error = future.exception()
@@ -277,6 +278,24 @@ def in_time(run: Run, place: Place, deadline: float | None, progress: bool = Fal
     """Do a run if there is time left for it; whether it was finished."""
     left = _left(deadline)
     return (left is None or left > 0) and perform(run, place, left, progress)
+
+
+def foreign_modules(run: Run) -> list[str]:
+    """The modules that brought parts of a run's model. A new process knows them only once it has imported them."""
+    return sorted({origin["module"] for origin in model_of(run).origins.values()})
+
+
+def in_new_process(run: Run, place: Place, deadline: float | None, modules: Sequence[str]) -> bool:
+    """Do a run in a process that has not imported the modules of its parts; see `in_time`."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise SettingsError(
+                f"the process of the run cannot import {module}, which brings a part of its model ({error}). Install "
+                "it there, or add its folder to PYTHONPATH."
+            ) from error
+    return in_time(run, place, deadline)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -48,6 +48,11 @@ class ModelSettings(Settings):
     """"parts" start as each is described. "uniform" then overwrites all parameters, layer norms too, by numbers within
     ± 1 / sqrt(dim), as CORE's published code does."""
 
+    @property
+    def origins(self) -> dict[str, dict[str, str]]:
+        """Where its foreign parts come from, by kind; see `Part.origin`."""
+        return {kind: origin for kind in KINDS if (origin := getattr(self, kind).origin())}
+
     def build(self, n_items: int, unit: TimeUnit = "s") -> SequenceModel:
         """Make the model, with random weights from torch's global generator."""
         encoder = self.encoder.build(self.dim, self.length)

@@ -59,7 +59,7 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         "kind": recommender.kind,
         "columns": recommender.columns.model_dump(mode="json"),
         "model": recommender.settings.model_dump(mode="json"),
-        "origins": {kind: origin for kind in KINDS if (origin := getattr(recommender.settings, kind).origin())},
+        "origins": recommender.settings.origins,
         "training": recommender.training.model_dump(mode="json"),
         "split": recommender.split_settings.model_dump(mode="json"),
         "items": len(recommender.item_ids),

@@ -18,7 +18,7 @@ Curve = Sequence[float]
 def section(contests: Sequence[Contest]) -> Section:
     """A figure per data set."""
     parts: list[str | Picture] = [
-        f"Validation {MONITOR} × 100 after each epoch, of the first seed of each model. What was tested are the "
+        f"Validation {MONITOR} × 100 after each epoch, of the first seed of each model. The figures are of the "
         "weights of the best epoch."
     ]
     for contest in contests:

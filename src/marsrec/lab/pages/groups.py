@@ -6,17 +6,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from marsrec.lab.comparison import Contest, length_groups, marked, per_user, time_groups
+from marsrec.lab.comparison import Contest, length_groups, marked, parts_of, per_user, time_groups
 from marsrec.lab.page import Section, Table
 from marsrec.training.settings import MONITOR
 
 
 def section(contests: Sequence[Contest], folder: Path) -> Section:
-    """The monitored metric by number of events before the test target, and by the time since the latest of them."""
+    """The monitored metric by number of events before the target, and by the time since the latest of them."""
+    found = (result for contest in contests for results in contest.models.values() for result in results)
     parts: list[str | Table] = [
-        f"Test {MONITOR} × 100 by number of events before the test target, and by whether the target has the time of "
-        "the latest of them: then only the order of the file tells what comes next. The number of users stands in "
-        "brackets. Small groups move by points from seed to seed."
+        f"{parts_of(found)} {MONITOR} × 100 by number of events before the target, and by whether the target has the "
+        "time of the latest of them: then only the order of the file tells what comes next. The number of "
+        "targets stands in brackets. Small groups move by points from seed to seed."
     ]
     for contest in contests:
         first, *_ = next(iter(contest.models.values()))

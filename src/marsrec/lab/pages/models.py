@@ -11,6 +11,7 @@ from marsrec.lab.comparison import (
     difference,
     figures,
     marked,
+    parts_of,
     same_seeds,
     validation,
 )
@@ -20,9 +21,10 @@ from marsrec.training.settings import MONITOR
 
 def section(contests: Sequence[Contest], folder: Path) -> Section:
     """Models × metrics on each data set, and paired differences from the reference."""
+    found = (result for contest in contests for results in contest.models.values() for result in results)
     parts: list[str | Table] = [
-        "Test × 100, all items ranked. Models are listed by their validation metric. Those that have the same name "
-        "are followed by the settings in which they differ."
+        f"{parts_of(found)} × 100, all items ranked. Models are listed by their validation metric. Those that have the "
+        "same name are followed by the settings in which they differ."
     ]
     for contest in contests:
         parts += [f"## {contest.data}", table(contest)]
