@@ -23,7 +23,7 @@ from marsrec.atomic import atomic_folder
 from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
-from marsrec.errors import DataError, MarsrecError
+from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.models import Choice, decisive
 from marsrec.nn.parts import Part, UnknownPartError
 from marsrec.nn.settings import KINDS, ModelSettings
@@ -79,6 +79,18 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         files = sorted(file for file in target.rglob("*") if file.is_file())
         config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
         (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def check(recommender: Recommender) -> None:
+    """Refuse what JSON does not know before the training and not after it."""
+    for name in ("options", *KINDS):
+        value = getattr(recommender, name)
+        try:
+            json.dumps(value, default=lambda part: part.model_dump(mode="json"))
+        except (TypeError, ValueError, AttributeError):
+            raise SettingsError(
+                f"{name}: {value!r} holds what JSON does not know. Give plain numbers, texts, lists and mappings."
+            ) from None
 
 
 def _chosen(part: Choice[Part]) -> Choice[Part]:

@@ -1,6 +1,5 @@
 """The class people use: fit, recommend, explain, save, load. Raw ids in, raw ids out."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -79,7 +78,7 @@ class Recommender(Trained):
         self.name, self.published = model, published
         self.encoder, self.readout, self.scorer, self.objective = encoder, readout, scorer, objective
         self.options = dict(options or {})
-        self._check_json()
+        persistence.check(self)
         planned = self._check_settings()
         self.training = (training or TrainingSettings()).suited_to(planned)
 
@@ -90,17 +89,6 @@ class Recommender(Trained):
         return f"<Recommender: {title(self.settings)}, {len(self.item_ids):,} items{users}>"
 
     # ------------------------------------------------------------------ fit
-
-    def _check_json(self) -> None:
-        """What is saved as JSON is refused now and not after the training."""
-        for name in ("options", "encoder", "readout", "scorer", "objective"):
-            value = getattr(self, name)
-            try:
-                json.dumps(value, default=lambda part: part.model_dump(mode="json"))
-            except (TypeError, ValueError, AttributeError):
-                raise SettingsError(
-                    f"{name}: {value!r} holds what JSON does not know. Give plain numbers, texts, lists and mappings."
-                ) from None
 
     def _check_settings(self) -> ModelSettings:
         """Bad settings fail here and not when data are there; the rule's two backbones take different ones."""
