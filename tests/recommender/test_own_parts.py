@@ -127,7 +127,7 @@ def test_elsewhere_the_module_to_import_is_named(shop: tuple[Path, list[dict]]) 
     refused, missing, found = run(folder, "-c", dedent(NOBODY))
     assert refused == (
         "model: its encoder 'fading' comes from the module 'shop_parts'. Import it before you load the model: "
-        "import shop_parts."
+        "import shop_parts, or `marsrec --import shop_parts …`."
     )
     assert missing.startswith("--import shop_partz: No module named 'shop_partz'.")
     assert found == best

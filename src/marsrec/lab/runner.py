@@ -282,7 +282,7 @@ def in_time(run: Run, place: Place, deadline: float | None, progress: bool = Fal
 
 def foreign_modules(run: Run) -> list[str]:
     """The modules that brought parts of a run's model. A new process knows them only once it has imported them."""
-    return sorted({origin["module"] for origin in model_of(run).origins.values()})
+    return sorted({origin["module"] for origin in recommender_of(run).settings_without_data().origins.values()})
 
 
 def in_new_process(run: Run, place: Place, deadline: float | None, modules: Sequence[str]) -> bool:

@@ -79,7 +79,7 @@ class Recommender(Trained):
         self.encoder, self.readout, self.scorer, self.objective = encoder, readout, scorer, objective
         self.options = dict(options or {})
         persistence.check(self)
-        planned = self._check_settings()
+        planned = self.settings_without_data()
         self.training = (training or TrainingSettings()).suited_to(planned)
 
     def __repr__(self) -> str:
@@ -90,12 +90,12 @@ class Recommender(Trained):
 
     # ------------------------------------------------------------------ fit
 
-    def _check_settings(self) -> ModelSettings:
-        """Bad settings fail here and not when data are there; the rule's two backbones take different ones."""
+    def settings_without_data(self) -> ModelSettings:
+        """The model as far as it is known before data are: bad settings fail here."""
         try:
             return self.planned_settings(0.0)
         except SettingsError:
-            if self.name != "mars":
+            if self.name != "mars":  # whose two backbones take different settings
                 raise
             return self.planned_settings(DENSE_FROM)
 
