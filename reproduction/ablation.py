@@ -6,7 +6,7 @@ from pathlib import Path
 from marsrec.lab.comparison import EXPLAINED
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.results import Result
-from reproduction import paper
+from reproduction.published import ABLATION
 from reproduction.variants import FULL, Variant, in_words, tables
 
 ABLATIONS: dict[str, Variant] = {
@@ -30,4 +30,4 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         f"Mamba of two layers with the last state as the user vector. {EXPLAINED}",
         in_words(ABLATIONS),
     ]
-    return Section("ablation", "Ablation", parts + tables(found, folder, ABLATIONS, paper.ABLATION))
+    return Section("ablation", "Ablation", parts + tables(found, folder, ABLATIONS, ABLATION))

@@ -10,7 +10,7 @@ from marsrec.lab.results import Result
 from marsrec.models import model_settings, targets_per_batch
 from marsrec.paper import paper_options
 from marsrec.training.settings import NOT_DECISIVE
-from reproduction import paper
+from reproduction.published import MAIN
 
 USUAL = "the paper's: at most 200 epochs, patience 20"
 AS_PAPER: tuple[tuple[str, Any], ...] = ()
@@ -90,7 +90,7 @@ def whole(found: Sequence[Result]) -> list[str]:
 
 def order(data: str) -> tuple[int, str]:
     """The paper's data first, in its order; those of another year where the paper has theirs."""
-    known = list(paper.MAIN)
+    known = list(MAIN)
     kind = next((name for name in known if data == name or data.startswith(f"{name}-")), None)
     return (len(known) if kind is None else known.index(kind), data)
 

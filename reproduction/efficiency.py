@@ -10,9 +10,9 @@ from marsrec.lab.comparison import figures, spread
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, name_points, plot
 from marsrec.lab.results import Result
-from reproduction import paper
 from reproduction.comparable import alike, as_published, find, trained
 from reproduction.costs import FOLDER, ROWS, Cost, Costs
+from reproduction.published import EFFICIENCY, MAIN, against, not_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,12 +48,12 @@ def section(found: Sequence[Result], results: Path) -> Section:
             ),
             *_accuracy(alike(found, costs.data), costs),
         ]
-    lacking = [data for data in paper.EFFICIENCY if data not in [costs.data for costs in measured]]
-    return Section("efficiency", "Efficiency", [*parts, *paper.not_run({"all recipes": lacking})])
+    lacking = [data for data in EFFICIENCY if data not in [costs.data for costs in measured]]
+    return Section("efficiency", "Efficiency", [*parts, *not_run({"all recipes": lacking})])
 
 
 def _table(costs: Costs) -> Table:
-    theirs = paper.EFFICIENCY.get(costs.data, {})
+    theirs = EFFICIENCY.get(costs.data, {})
     rows = []
     for cost in costs.rows:
         published = theirs.get(cost.model)
@@ -66,7 +66,7 @@ def _table(costs: Costs) -> Table:
                 _median(cost.step, cost.step_quartiles),
                 f"{cost.memory:,.1f}",
                 "{:.0f} / {:.2f}".format(*published[:2]) if published else "none",
-                paper.against((cost.parameters / 1000, cost.accumulates), published and published[:2]),
+                against((cost.parameters / 1000, cost.accumulates), published and published[:2]),
                 "{:.3f} / {:.2f}".format(*published[2:]) if published else "none",
             ]
         )
@@ -96,8 +96,8 @@ def _accuracy(results: Sequence[Result], costs: Costs) -> list[str | Table | Pic
         return [heading, f"Only {', '.join(ours)} was run: nothing to compare." if ours else "Not run."]
     theirs: Points = {}
     if as_published(results):
-        published = paper.EFFICIENCY.get(costs.data, {})
-        theirs = {model: (cost[2], paper.MAIN[costs.data][model][0]) for model, cost in published.items()}
+        published = EFFICIENCY.get(costs.data, {})
+        theirs = {model: (cost[2], MAIN[costs.data][model][0]) for model, cost in published.items()}
     rows = []
     for cost in costs.rows:
         model, run = cost.model, runs[cost.model]
@@ -108,7 +108,7 @@ def _accuracy(results: Sequence[Result], costs: Costs) -> list[str | Table | Pic
                 _median(cost.inference, cost.inference_quartiles),
                 outdone_by(model, ours) if run else "",
                 f"{theirs[model][1]:.2f}, {theirs[model][0]:.3f}" if model in theirs else "none",
-                paper.against([ours[model][1]], [theirs[model][1]]) if run and model in theirs else "",
+                against([ours[model][1]], [theirs[model][1]]) if run and model in theirs else "",
                 outdone_by(model, theirs) if model in theirs else "",
             ]
         )

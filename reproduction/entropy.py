@@ -11,8 +11,8 @@ from marsrec.lab.inspection import Inspection
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, plot
 from marsrec.lab.results import Result, inspection_of
-from reproduction import paper
 from reproduction.comparable import alike, as_published, find, published_name, whole
+from reproduction.published import ENTROPY, ENTROPY_GAINS, MAIN, in_points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,23 +24,23 @@ def section(found: Sequence[Result], folder: Path) -> Section:
     gains: list[list[str]] = []
     points: dict[str, tuple[float, float]] = {}
     run = whole(found)
-    for data in [*run, *(name for name in paper.ENTROPY if name not in map(published_name, run))]:
+    for data in [*run, *(name for name in ENTROPY if name not in map(published_name, run))]:
         results, name = alike(found, data), published_name(data)
         base, ours = find(results, "sasrec"), find(results, "mars-t")
         inspected = inspection_of(base[0], folder) if base else None
         known = not results or as_published(results)  # what was not run is shown by the paper's figures alone
         lacking = "not inspected" if base else "not run"
-        layers += _layers(data, inspected or lacking, paper.ENTROPY.get(name) if known else None)
-        main = paper.MAIN.get(name) if known else None
+        layers += _layers(data, inspected or lacking, ENTROPY.get(name) if known else None)
+        main = MAIN.get(name) if known else None
         published = main["mars-t"][0] / main["sasrec"][0] - 1 if main else None
         cells = ["not run", "", f"{published:+.1%}" if published is not None else "none", ""]
         if base and ours:
             relative = gain(ours, base)
             cells[:2] = [f"{relative:+.1%}", str(difference(ours, base, folder, "HR@10"))]
-            cells[3] = paper.points(relative, published)
+            cells[3] = in_points(relative, published)
             if inspected:
                 points[data] = (mean(layer.mean for layer in inspected.attention), relative)
-        beside = f"{paper.ENTROPY_GAINS[name]:+.1%}" if known and name in paper.ENTROPY_GAINS else "none"
+        beside = f"{ENTROPY_GAINS[name]:+.1%}" if known and name in ENTROPY_GAINS else "none"
         gains.append([data, *cells, beside])
     parts: list[str | Table | Picture] = [
         "Entropy of the attention weights, divided by the logarithm of the number of events that a position may look "

@@ -11,9 +11,8 @@ from marsrec.lab.page import Section, Table, best, digits
 from marsrec.lab.results import Result
 from marsrec.models import RECIPES, backbone
 from marsrec.training.settings import TrainingSettings
-from reproduction import paper
 from reproduction.comparable import alike, as_published, find, order, published_name, trained, whole
-from reproduction.paper import METRICS
+from reproduction.published import DEVIATIONS, MAIN, METRICS, against, shown
 
 PLANNED = ("beauty", "sports", "games-2018", "ml-1m", "yelp-2019")
 """The data of the comparison, run or not: the paper's, and what stands in for two of them."""
@@ -40,8 +39,8 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     columns = {metric: [figures(run, metric) for run in runs.values() if run] for metric in METRICS}
     rows = []
     for name, of_recipe in runs.items():
-        theirs = paper.MAIN.get(published, {}).get(name)
-        beside = paper.shown(theirs, paper.DEVIATIONS.get(published, {}).get(name))
+        theirs = MAIN.get(published, {}).get(name)
+        beside = shown(theirs, DEVIATIONS.get(published, {}).get(name))
         if not of_recipe:
             rows.append([name, *["not run"] * 3, beside, "", "", "", ""])
             continue
@@ -50,7 +49,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
                 _named(name, of_recipe),
                 *(marked(figures(of_recipe, metric), columns[metric]) for metric in METRICS),
                 beside,
-                paper.against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
+                against([mean(figures(of_recipe, metric)) for metric in METRICS], theirs),
                 ", ".join(f"{result.best_epoch} of {result.epochs}" for result in of_recipe),
                 digits(mean(result.undisturbed_minutes for result in of_recipe)),
                 ", ".join(str(result.training.seed) for result in of_recipe),

@@ -17,8 +17,8 @@ from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
 from marsrec.models import DENSE_FROM, backbone
 from marsrec.paper import paper_options
-from reproduction import paper
 from reproduction.comparable import alike, as_published, datasets, find, origin, published_name, trained
+from reproduction.published import MAIN, Figures, against, in_points, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         if not any(pair):
             continue
         average = density(results[0])
-        theirs = paper.MAIN.get(published_name(data)) if as_published(results) else None
+        theirs = MAIN.get(published_name(data)) if as_published(results) else None
         row, point = _row(data, average, same_seeds(*pair), theirs, folder)
         rows.append(row)
         if point:
@@ -68,7 +68,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
             lines[("hawkes, fixed settings" if generated else origin(data) + order, trained(results))].append(point)
             right += point.decided and backbone(average) == PAIR[point.gain > 0]
     known = {published_name(row[0]) for row in rows}
-    rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in paper.MAIN.items() if data not in known]
+    rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in MAIN.items() if data not in known]
     points = [point for of_line in lines.values() for point in of_line]
     judged = (
         f"It takes the better one by NDCG@10 in {right} of the {sum(point.decided for point in points)} cases that the "
@@ -131,7 +131,7 @@ def _row(
     data: str,
     average: float | None,
     pair: Sequence[Sequence[Result]],
-    theirs: Mapping[str, paper.Figures] | None,
+    theirs: Mapping[str, Figures] | None,
     folder: Path,
 ) -> tuple[list[str], Point | None]:
     """A row of the table, and its point in the figure if both were run."""
@@ -140,8 +140,8 @@ def _row(
         ours = [mean(figures(run, metric)) for metric in SHOWN] if run else []
         published = theirs[name][: len(SHOWN)] if theirs else None
         cells += [
-            paper.shown(ours) if run else "not run",
-            _beside(paper.shown(published), paper.against(ours, published)),
+            shown(ours) if run else "not run",
+            _beside(shown(published), against(ours, published)),
         ]
     published_gain = theirs["mars-m"][1] / theirs["mars-t"][1] - 1 if theirs else None
     beside = "none" if published_gain is None else f"{published_gain:+.1%}"
@@ -153,7 +153,7 @@ def _row(
     base = float(per_user(pair[0], folder, "NDCG@10").mean())
     point = Point(average or 0.0, differs.mean / base, differs.low / base, differs.high / base)
     better = PAIR[differs.mean > 0] if point.decided else "undecided"
-    compared = [f"{point.gain:+.1%}: {differs}", _beside(beside, paper.points(point.gain, published_gain))]
+    compared = [f"{point.gain:+.1%}: {differs}", _beside(beside, in_points(point.gain, published_gain))]
     return [*start, *compared, taken, better], point
 
 

@@ -10,9 +10,8 @@ from marsrec.lab.comparison import EXPLAINED, change, figures, spread
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
-from reproduction import paper
 from reproduction.comparable import alike, as_published, datasets, find, published_name, trained
-from reproduction.paper import METRICS
+from reproduction.published import DROPOUT, HEADS, METRICS, against, not_run, shown
 from reproduction.variants import MARS
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "there are several."
     ]
     published: dict[str, Mapping[str, Mapping[float, Sequence[float]]]] = {
-        **{f"heads of {recipe}": sweeps for recipe, sweeps in paper.HEADS.items()},
-        "dropout": paper.DROPOUT,
+        **{f"heads of {recipe}": sweeps for recipe, sweeps in HEADS.items()},
+        "dropout": DROPOUT,
     }
     lacking = {sweep: list(data) for sweep, data in published.items()}
     for data in datasets(found):
@@ -55,7 +54,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
                     _sweep(swept, theirs, find(results, recipe), folder, label),
                     Picture(f"{title.lower()}-{recipe}-{data}", caption, partial(_draw_sweep, swept, theirs, label)),
                 ]
-    return Section("sensitivity", "Sensitivity", [*parts, *paper.not_run(lacking)])
+    return Section("sensitivity", "Sensitivity", [*parts, *not_run(lacking)])
 
 
 def _sweep(
@@ -76,7 +75,7 @@ def _sweep(
             compared = "default: not run"
         ours = [mean(figures(run, metric)) for metric in METRICS] if run else []
         published = theirs.get(value)
-        rows.append([f"{value:g}", *figured, compared, paper.shown(published), paper.against(ours, published)])
+        rows.append([f"{value:g}", *figured, compared, shown(published), against(ours, published)])
     training = trained(next(run for run in swept.values() if run))
     columns = [label, *METRICS, "HR@10 against the default", "paper", "against it"]
     if theirs:

@@ -7,8 +7,8 @@ from marsrec.evaluation.significance import paired
 from marsrec.lab.comparison import EXPLAINED, length_groups, per_user, same_seeds
 from marsrec.lab.page import Section, Table
 from marsrec.lab.results import Result
-from reproduction import paper
 from reproduction.comparable import alike, as_published, find, published_name, trained, whole
+from reproduction.published import SUBGROUPS, in_points, not_run
 
 BASELINES = {"mars-t": "sasrec", "mars-m": "mamba4rec"}
 """What the paper compares the two with by length of history."""
@@ -21,14 +21,14 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "last column is our gain less the paper's, in percentage points. Small groups move by points from seed to "
         f"seed; the number of users is given for that reason. {EXPLAINED}"
     ]
-    lacking = {ours: [data for data, model in paper.SUBGROUPS if model == ours] for ours in BASELINES}
+    lacking = {ours: [data for data, model in SUBGROUPS if model == ours] for ours in BASELINES}
     for data in whole(found):
         results, name = alike(found, data), published_name(data)
         for ours, baseline in BASELINES.items():
             pair = find(results, baseline), find(results, ours)
             if not all(pair):
                 continue
-            theirs = paper.SUBGROUPS.get((name, ours)) if as_published(results) else None
+            theirs = SUBGROUPS.get((name, ours)) if as_published(results) else None
             if theirs:
                 lacking[ours] = [other for other in lacking[ours] if other != name]
             columns = ["events", "users", f"{baseline} → {ours}", "difference over users", "paper", "gain against it"]
@@ -37,7 +37,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
                 columns, rows = columns[:-2], [row[:-2] for row in rows]
             parts += [f"## {data}: {ours}", Table(columns, rows, f"Training: {trained(results)}.")]
     of_pairs = {f"{baseline} and {ours}": lacking[ours] for ours, baseline in BASELINES.items()}
-    return Section("subgroups", "By length of history", [*parts, *paper.not_run(of_pairs)])
+    return Section("subgroups", "By length of history", [*parts, *not_run(of_pairs)])
 
 
 def _groups(
@@ -55,9 +55,7 @@ def _groups(
             before, after = (of[chosen] for of in hits)
             cells[:2] = [_change(100 * before.mean(), 100 * after.mean()), str(paired(after, before))]
             if before.any():
-                cells[3] = paper.points(
-                    after.mean() / before.mean(), published[1] / published[0] if published else None
-                )
+                cells[3] = in_points(after.mean() / before.mean(), published[1] / published[0] if published else None)
         rows.append([label, f"{users:,}", *cells])
     return rows
 

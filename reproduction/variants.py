@@ -8,9 +8,8 @@ from typing import Any
 from marsrec.lab.comparison import change, figures, spread
 from marsrec.lab.page import Picture, Table
 from marsrec.lab.results import Result
-from reproduction import paper
 from reproduction.comparable import alike, as_published, datasets, find, published_name, trained
-from reproduction.paper import METRICS
+from reproduction.published import METRICS, Figures, against, not_run, shown
 
 MARS = ("mars-t", "mars-m")
 
@@ -30,7 +29,7 @@ def tables(
     found: Sequence[Result],
     folder: Path,
     variants: Mapping[str, Variant],
-    published: Mapping[str, Mapping[str, Mapping[str, paper.Figures]]],
+    published: Mapping[str, Mapping[str, Mapping[str, Figures]]],
 ) -> list[str | Table | Picture]:
     """A table for all data and recipes that variants were run on; `published` has the paper's, by recipe and data.
 
@@ -54,12 +53,10 @@ def tables(
                 lacking[recipe] = [other for other in lacking[recipe] if other != name]
             theirs = published[recipe][name] if in_paper else {}
             parts += [f"## {recipe} on {data}", _table(runs, theirs, folder, trained(results))]
-    return [*parts, *paper.not_run(lacking)]
+    return [*parts, *not_run(lacking)]
 
 
-def _table(
-    runs: Mapping[str, Sequence[Result]], theirs: Mapping[str, paper.Figures], folder: Path, training: str
-) -> Table:
+def _table(runs: Mapping[str, Sequence[Result]], theirs: Mapping[str, Figures], folder: Path, training: str) -> Table:
     rows = []
     full = runs["full"]
     for name, run in runs.items():
@@ -73,7 +70,7 @@ def _table(
         published = theirs.get(name)
         ratio = f"{published[0] / theirs['full'][0] - 1:+.1%}" if published and name != "full" else ""
         ours = [mean(figures(run, metric)) for metric in METRICS] if run else []
-        rows.append([name, *figured, *compared, ratio, paper.shown(published), paper.against(ours, published)])
+        rows.append([name, *figured, *compared, ratio, shown(published), against(ours, published)])
     columns = ["variant", *METRICS, *(f"{metric} against full" for metric in METRICS[:2])]
     columns += ["HR@10 against full, paper", "paper", "against it"]
     if not theirs:

@@ -17,7 +17,7 @@ from marsrec.serve.histories import OVERHEAD, Sessions
 from marsrec.serve.models import Model
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
-from marsrec.serve.worker import RecommendJob, Result, work
+from marsrec.serve.worker import JobResult, RecommendJob, work
 
 RECIPES = {
     "mars-t": ("mars-t", {"readout.clock": "request"}),
@@ -94,9 +94,9 @@ def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
     return Model("model", Path(), recommender, live, 0.0)
 
 
-def one(job: RecommendJob) -> Result:
+def one(job: RecommendJob) -> JobResult:
     (result,) = work([job])
-    assert isinstance(result, Result), result
+    assert isinstance(result, JobResult), result
     return result
 
 

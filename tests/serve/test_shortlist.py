@@ -17,7 +17,7 @@ from marsrec.nn.model import SequenceModel
 from marsrec.serve.models import Models
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.shortlist import MAX_SHORT, RECALL, Shortlist
-from marsrec.serve.worker import RecommendJob, Result, work
+from marsrec.serve.worker import JobResult, RecommendJob, work
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -145,8 +145,8 @@ def test_long_lists_are_ranked_exactly(monkeypatch: pytest.MonkeyPatch, folders:
     monkeypatch.setattr(Shortlist, "top_k", never)
     exact = work([RecommendJob(model, codes=codes, times=times, k=MAX_SHORT + 1)])[0]
     models.store.close()
-    assert isinstance(short, Result)
-    assert isinstance(exact, Result)
+    assert isinstance(short, JobResult)
+    assert isinstance(exact, JobResult)
     np.testing.assert_array_equal(short.answer.codes, exact.answer.codes)
 
 

@@ -13,7 +13,7 @@ from tests.serve.conftest import RECIPES, START, made, one
 from marsrec import Recommender
 from marsrec.recommender.explanation import Reading, read
 from marsrec.serve.store import Event, Store
-from marsrec.serve.worker import RecommendJob, Result, work
+from marsrec.serve.worker import JobResult, RecommendJob, work
 
 
 @pytest.fixture(params=list(RECIPES))
@@ -60,7 +60,7 @@ def test_long_histories_are_explained_one_at_a_time_and_listed_in_part(
     monkeypatch.setattr("marsrec.serve.worker.read", alone)
     store.write([("ann", [Event(f"i{number}", START + 5000 * number) for number in range(20)])])
     for explained in work([RecommendJob(model, user="ann", k=3, mask_seen=False, explain=True)] * 3):
-        assert isinstance(explained, Result)
+        assert isinstance(explained, JobResult)
         reading, history, parts = explained.reading, explained.history, explained.split
         assert reading is not None
         assert history is not None
@@ -94,8 +94,8 @@ def test_what_fails_for_a_user_fails_for_nobody_else(
     monkeypatch.setattr(store, "events", events)
     failures: dict[str, Exception] = {"u2": ValueError("a broken row")}
     first, second, third = work([RecommendJob(model, user=user) for user in ("u1", "u2", "u3")])
-    assert isinstance(first, Result)
-    assert isinstance(third, Result)
+    assert isinstance(first, JobResult)
+    assert isinstance(third, JobResult)
     assert str(second) == "a broken row"
     failures["u5"] = sa.exc.OperationalError("SELECT", {}, Exception("away"))
     history = RecommendJob(model, codes=np.array([1]), times=np.array([START]))
@@ -105,7 +105,7 @@ def test_what_fails_for_a_user_fails_for_nobody_else(
         *outcomes, answered = work([*jobs, history])
         assert outcomes == [failures["u5"]] * 3
         assert read_users == ["u5"]  # a store that is away is waited for once
-        assert isinstance(answered, Result)
+        assert isinstance(answered, JobResult)
 
 
 def test_requests_together_get_what_each_gets_alone(recommender: Recommender, store: Store) -> None:
@@ -123,8 +123,8 @@ def test_requests_together_get_what_each_gets_alone(recommender: Recommender, st
         if job.user == "nobody":
             assert "'nobody' has no events" in str(alone) == str(found)
             continue
-        assert isinstance(alone, Result)
-        assert isinstance(found, Result)
+        assert isinstance(alone, JobResult)
+        assert isinstance(found, JobResult)
         np.testing.assert_array_equal(found.answer.codes, alone.answer.codes)
         assert found.answer.source == alone.answer.source
         np.testing.assert_allclose(found.answer.scores, alone.answer.scores, atol=1e-5)

@@ -28,7 +28,7 @@ PIECE = 4096
 
 
 @dataclass(frozen=True)
-class Split:
+class ScoreSplit:
     """Scores of n items in parts that sum to them."""
 
     rest: Tensor
@@ -64,7 +64,7 @@ class Reading:
         return replace(self, codes=codes, times=times, parts=parts, earlier=earlier)
 
     @torch.no_grad()
-    def split(self, network: SequenceModel, codes: Tensor, shown: int) -> Split | None:
+    def split(self, network: SequenceModel, codes: Tensor, shown: int) -> ScoreSplit | None:
         """Scores of items in parts, those of the latest `shown` events one by one; None where scores do not split."""
         if self.parts is None or not network.splits:
             return None
@@ -72,7 +72,7 @@ class Reading:
         each = vectors @ self.parts.values.T  # (n, L)
         weights = self.parts.gate[:, None] * self.parts.weights  # (K, L)
         shares = weights[:, -shown:] * each[:, None, -shown:]
-        return Split(vectors @ self.parts.rest, shares, each[:, :-shown] @ weights[:, :-shown].T)
+        return ScoreSplit(vectors @ self.parts.rest, shares, each[:, :-shown] @ weights[:, :-shown].T)
 
 
 @torch.no_grad()

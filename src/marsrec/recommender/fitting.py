@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def train(
+def fit_recommender(
     recommender: Recommender,
     source: Source,
     split: SplitSettings,

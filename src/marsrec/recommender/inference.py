@@ -65,7 +65,7 @@ class Vector:
 
 
 Past = Window | Folded | Vector
-Source = Literal["model", "popularity", "similarity"]
+AnswerSource = Literal["model", "popularity", "similarity"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Answer:
 
     codes: Codes
     scores: NDArray[np.float32]
-    source: Source
+    source: AnswerSource
     """How they were found."""
 
 
@@ -223,7 +223,7 @@ class Inference:
             scores, codes = (part.cpu().numpy() for part in best)
             for request, place, own, ranked in zip(group, places, scores, codes, strict=True):
                 kept = ranked[: request.k] > 0
-                source: Source = "popularity" if cold else "model"
+                source: AnswerSource = "popularity" if cold else "model"
                 answers[place] = Answer(ranked[: request.k][kept], own[: request.k][kept], source)
         return [answers[place] for place in range(len(requests))]
 

@@ -22,7 +22,7 @@ from marsrec.nn.settings import ModelSettings
 from marsrec.paper import paper_options
 from marsrec.recommender import persistence
 from marsrec.recommender.explanation import Explanation, explain, read
-from marsrec.recommender.fitting import train
+from marsrec.recommender.fitting import fit_recommender
 from marsrec.recommender.inputs import answered, as_kind, is_one, item_of, kind_of
 from marsrec.recommender.session import Session
 from marsrec.recommender.trained import Trained
@@ -156,7 +156,9 @@ class Recommender(Trained):
         with shown(progress):
             source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
             where = None if folder is None else Path(folder).expanduser()
-            train(self, source, split or SplitSettings(), test=test, folder=where, resume=resume, progress=progress)
+            fit_recommender(
+                self, source, split or SplitSettings(), test=test, folder=where, resume=resume, progress=progress
+            )
         self.kind = kind_of(data) or "polars"
         return self
 

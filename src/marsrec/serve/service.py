@@ -20,7 +20,7 @@ from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Event, Write
-from marsrec.serve.worker import Job, Result, work
+from marsrec.serve.worker import Job, JobResult, work
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Service:
         self.store = self.models.store
         batches = self.metrics.batches
 
-        def working(name: str) -> Batcher[Job, Result]:
+        def working(name: str) -> Batcher[Job, JobResult]:
             return Batcher(
                 work,
                 most=settings.batch,

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from torch import Tensor
 
 from marsrec.errors import DataError
-from marsrec.recommender.explanation import Reading, Split, read
+from marsrec.recommender.explanation import Reading, ScoreSplit, read
 from marsrec.recommender.inference import Answer, Past, Request, Vector, Window
 from marsrec.recommender.session import Session
 from marsrec.serve.histories import History
@@ -71,16 +71,16 @@ class SimilarJob:
     code: int
     k: int
 
-    def result(self) -> "Result":
+    def result(self) -> "JobResult":
         """What becomes of it."""
-        return Result(self.model.inference.similar(self.code, self.k))
+        return JobResult(self.model.inference.similar(self.code, self.k))
 
 
 Job = RecommendJob | SimilarJob
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """What became of a job."""
 
     answer: Answer
@@ -88,18 +88,18 @@ class Result:
     """The moment of the request, where it has one."""
     reading: Reading | None = None
     """With `explain`: what the model made of the latest events. None without any known item."""
-    split: Split | None = None
+    split: ScoreSplit | None = None
     """With `explain`: the scores in parts. None where they do not split."""
     history: History | None = None
     """With `explain`, for a user: the latest events, unknown items included."""
 
 
-def work(jobs: Sequence[Job]) -> list[Result | Exception]:
+def work(jobs: Sequence[Job]) -> list[JobResult | Exception]:
     """Results of jobs for any models; what goes wrong with one does not touch the others.
 
     Jobs to recommend are computed together, all others one by one.
     """
-    results: dict[int, Result | Exception] = {}
+    results: dict[int, JobResult | Exception] = {}
     by_model: dict[int, list[tuple[int, RecommendJob]]] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, RecommendJob):
@@ -116,7 +116,7 @@ def work(jobs: Sequence[Job]) -> list[Result | Exception]:
     return [results[place] for place in range(len(jobs))]
 
 
-def _recommended(jobs: Sequence[RecommendJob]) -> list[Result | Exception]:
+def _recommended(jobs: Sequence[RecommendJob]) -> list[JobResult | Exception]:
     """Results of jobs for one model: explained ones one by one, all others together."""
     model = jobs[0].model
     sessions: Mapping[str, Session | Exception] = {}
@@ -126,7 +126,7 @@ def _recommended(jobs: Sequence[RecommendJob]) -> list[Result | Exception]:
             sessions = model.sessions.get(users)
         except Exception as error:  # histories in requests need no store
             store_away = error
-    rows: list[Request | Result | Exception] = []
+    rows: list[Request | JobResult | Exception] = []
     for job in jobs:
         try:
             if job.user is not None and store_away is not None:
@@ -141,11 +141,11 @@ def _recommended(jobs: Sequence[RecommendJob]) -> list[Result | Exception]:
     return [next(ranked) if isinstance(row, Request) else row for row in rows]
 
 
-def _ranked(model: Model, requests: list[Request]) -> list[Result | Exception]:
+def _ranked(model: Model, requests: list[Request]) -> list[JobResult | Exception]:
     """Results of requests together; if that fails for all, of one after the other."""
     try:
         answers = model.inference.answer(requests, ranker=model.shortlist)
-        return [Result(answer, request.at) for request, answer in zip(requests, answers, strict=True)]
+        return [JobResult(answer, request.at) for request, answer in zip(requests, answers, strict=True)]
     except Exception as error:
         return [error] if len(requests) == 1 else [result for one in requests for result in _ranked(model, [one])]
 
@@ -161,7 +161,7 @@ def _request(job: RecommendJob, sessions: Mapping[str, Session | Exception]) -> 
     return job.request(session.past.view() if session.events else None, session.latest, session.seen_items())
 
 
-def _explained(job: RecommendJob) -> Result:
+def _explained(job: RecommendJob) -> JobResult:
     """An explained result. What was read of a long history is let go before another is read."""
     inference, history, codes, times = job.model.inference, None, job.codes, job.times
     if job.user is not None:  # a session does not keep its events
@@ -182,7 +182,7 @@ def _explained(job: RecommendJob) -> Result:
         if reading is not None:
             split = reading.split(inference.network, torch.from_numpy(answer.codes), SHOWN_EVENTS)
             reading = reading.latest(SHOWN_EVENTS)
-    return Result(answer, request.at, reading, split, None if history is None else history.latest(SHOWN_EVENTS))
+    return JobResult(answer, request.at, reading, split, None if history is None else history.latest(SHOWN_EVENTS))
 
 
 def _window(

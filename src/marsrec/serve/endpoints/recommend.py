@@ -30,7 +30,7 @@ from marsrec.serve.schemas import (
     RequestSchema,
     UserQuery,
 )
-from marsrec.serve.worker import RecommendJob, Result
+from marsrec.serve.worker import JobResult, RecommendJob
 
 router = APIRouter(prefix="/v1")
 
@@ -208,7 +208,7 @@ def _check_explained(explain: bool, items: int) -> None:
         raise RefusalError(422, "too_much", message, "Request fewer items, or leave explain out.")
 
 
-def _recommendations(model: Model, result: Result) -> dict[str, Any]:
+def _recommendations(model: Model, result: JobResult) -> dict[str, Any]:
     """The fields of `Recommendations`."""
     codes = result.answer.codes.tolist()
     columns = raw_items(model, codes), item_titles(model, codes), result.answer.scores.tolist(), _explanations(result)
@@ -224,7 +224,7 @@ def _recommendations(model: Model, result: Result) -> dict[str, Any]:
     }
 
 
-def _explanations(result: Result) -> list[Explanation] | list[None]:
+def _explanations(result: JobResult) -> list[Explanation] | list[None]:
     if (split := result.split) is None:
         return [None] * len(result.answer.codes)
     parts = zip(split.rest.tolist(), split.shares.mT.tolist(), split.earlier.tolist(), strict=True)

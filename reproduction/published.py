@@ -283,7 +283,7 @@ def against(ours: Sequence[float], theirs: Sequence[float] | None) -> str:
     return " / ".join(f"{mine / figure - 1:+.1%}" for mine, figure in zip(ours, theirs or (), strict=False))
 
 
-def points(ours: float, theirs: float | None) -> str:
+def in_points(ours: float, theirs: float | None) -> str:
     """How much higher a gain of ours is than the paper's, in percentage points."""
     return "" if theirs is None else f"{100 * (ours - theirs):+.1f} points"
 
