@@ -20,7 +20,7 @@ from marsrec.recommender.inference import EarlyError, Inference
 
 LOG = cyclic_log(users=40, events=10, items=15)
 OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
-TRAINING = TrainingSettings(epochs=30, patience=30, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
+TRAINING = TrainingSettings(epochs=20, patience=20, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
 
 
 VARIANTS = {"": {}, "request clock": {"readout.clock": "request"}, "values": {"readout.values": True}}
@@ -89,7 +89,7 @@ def test_it_tells_what_it_is(mars: Recommender) -> None:
 
 
 def test_only_training_waits_for_lightning() -> None:
-    code = "import sys, marsrec.recommender, marsrec.cli.use; sys.exit('lightning' in sys.modules)"
+    code = "import sys, marsrec.recommender, marsrec.cli.recommend; sys.exit('lightning' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -35,9 +35,9 @@ QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per
 
 def test_mars_learns_what_only_time_tells() -> None:
     """Soon after an event its successors come next, later the user's favourites: the moment of the request decides."""
-    log, _ = hawkes(HawkesSettings(users=600, items=60, tastes=6))
+    log, _ = hawkes(HawkesSettings(users=400, items=60, tastes=6))
     split = leave_one_out(Histories.from_log(log))
-    training = QUICK.model_copy(update={"epochs": 10, "targets_per_batch": 512})
+    training = QUICK.model_copy(update={"epochs": 6, "targets_per_batch": 512})
     reached = {}
     for model, clock in (("sasrec", {}), ("mars-t", {"readout.clock": "request"})):
         settings = model_settings(model, options=SMALL | {"length": 20} | clock)
