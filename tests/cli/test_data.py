@@ -35,3 +35,9 @@ def test_titles_stand_beside_items(tmp_path: Path) -> None:
     assert "Title of i4" in call("explain", tmp_path / "model", "--user", "u1", "--item", "i2")
     (best,) = json.loads(call("recommend", tmp_path / "model", "--user", "u1", "--k", "1", "--keep-seen", "--json"))
     assert best["title"] == titles[best["item"]]
+
+
+def test_data_sets_tell_how_each_is_had() -> None:
+    access = {row["name"]: row["access"] for row in json.loads(call("datasets", "--json"))}
+    assert (access["beauty"], access["yelp"], access["games-2018"]) == ("download", "own copy", "own copy")
+    assert "own copy" in call("datasets")

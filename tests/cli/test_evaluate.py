@@ -37,12 +37,20 @@ def test_any_metric_is_measured(models: tuple[Path, Path]) -> None:
     assert list(found["metrics"]) == ["HR@2", "repeats@2", "coverage@3"]
     expected = recommender.evaluate(metrics=["coverage@3", "hr", "repeats"], ks=(2,))
     assert found["metrics"] == expected.metrics
-    buckets = {row["bucket"]: row for row in found["by_history_length"]}
-    assert {name: row["users"] for name, row in buckets.items()} == {"1-5": 0, "6-15": 20, "16-49": 10, ">=50": 0}
-    assert buckets["6-15"] == {"bucket": "6-15", "users": 20, **expected[expected.lengths == 9].metrics}
+    buckets = {row["group"]: row for row in found["by_history_length"]}
+    assert {name: row["targets"] for name, row in buckets.items()} == {"1-5": 0, "6-15": 20, "16-49": 10, ">=50": 0}
+    assert buckets["6-15"] == {"group": "6-15", "targets": 20, **expected[expected.lengths == 9].metrics}
     shown = call("evaluate", models[0], *wanted)
     assert f"{100 * found['metrics']['HR@2']:.2f}" in shown
     assert f"{found['metrics']['coverage@3']:.4g}" in shown
+
+
+def test_items_of_the_past_are_kept_or_masked_by_one_pair_of_options(models: tuple[Path, Path]) -> None:
+    usual, kept, masked = (
+        json.loads(call("evaluate", models[0], *seen, "--json")) for seen in ([], ["--keep-seen"], ["--mask-seen"])
+    )
+    assert usual == kept
+    assert (kept["mask_seen"], masked["mask_seen"]) == (False, True)
 
 
 def test_nothing_new_is_shown_unless_wanted(models: tuple[Path, Path]) -> None:

@@ -40,6 +40,15 @@ def test_the_request_clock_has_its_own_name(log: Path, tmp_path: Path, monkeypat
     assert (tmp_path / "runs" / "shop-mars-t-request-clock" / "config.json").exists()
 
 
+def test_parts_of_a_recipe_are_replaced(log: Path, tmp_path: Path) -> None:
+    parts = ["--encoder", "gru", "--readout", "core", "--scorer", "cosine", "--objective", "next item + contrast"]
+    call("fit", log, "--model", "sasrec", *parts, "--out", tmp_path / "m", "--epochs", 1, "--dim", 8, "--length", 8)
+    settings = Recommender.load(tmp_path / "m").settings
+    expected = ("gru", "core", "cosine", "next item + contrast")
+    assert (settings.encoder.name, settings.readout.name, settings.scorer.name, settings.objective.name) == expected
+    assert "unknown scorer 'cosin'; known are biased" in refused("fit", log, "--scorer", "cosin")
+
+
 def test_an_unfinished_training_is_resumed_by_the_same_command(log: Path, tmp_path: Path) -> None:
     folder = tmp_path / "m"
     limited = call(

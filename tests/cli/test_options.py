@@ -20,7 +20,7 @@ from marsrec.data.filters import FilterSettings
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
 from marsrec.models import model_settings
-from marsrec.nn.settings import ModelSettings
+from marsrec.nn.settings import KINDS, ModelSettings
 from marsrec.serve.settings import ServeSettings
 from marsrec.settings import Settings
 from marsrec.training.settings import TrainingSettings
@@ -78,8 +78,23 @@ def test_shorthands_have_the_help_of_their_field_and_no_default() -> None:
         ("--dropout", type(mars.encoder).model_fields["dropout"]),
     ):
         assert found[option].default is None
-        assert render(found[option].help).plain == help_of(field)
+        assert render(found[option].help).plain.startswith(f"{help_of(field)} Of ")
         assert found[option].rich_help_panel == MODEL
+    told = {option: render(found[option].help).plain for option in ("--length", "--dim", "--heads", "--dropout")}
+    assert told["--length"].endswith(
+        "Of every model. Follows from the data: 50, or 200 from 50 training events per user on."
+    )
+    assert told["--dim"].endswith("Of every model. If not given: 64.")
+    assert "Of readout mars. Follows from the data: 4, or 8 from 50" in told["--heads"]
+    assert "Of every encoder. Follows from the data: 0.5, or 0.2 from 50" in told["--dropout"]
+
+
+def test_options_for_parts_name_those_that_are_known() -> None:
+    found = options(fit)
+    for kind, base in KINDS.items():
+        text = render(found[f"--{kind}"].help).plain
+        assert all(part in text for part in base.known())
+        assert found[f"--{kind}"].default is None
 
 
 def test_all_fields_of_settings_are_described() -> None:

@@ -13,13 +13,16 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from marsrec.cli import console, options
-from marsrec.cli.about import demo, doctor, models
 from marsrec.cli.data import datasets, prepare
+from marsrec.cli.demo import demo
+from marsrec.cli.doctor import doctor
 from marsrec.cli.evaluate import compare, evaluate
+from marsrec.cli.explain import explain
 from marsrec.cli.fit import fit
 from marsrec.cli.lab import lab
+from marsrec.cli.models import models
+from marsrec.cli.recommend import recommend
 from marsrec.cli.serve import serve
-from marsrec.cli.use import explain, recommend
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.settings import explain_validation
 

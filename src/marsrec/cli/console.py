@@ -11,6 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from marsrec.recommender import Recommender
     from marsrec.recommender.explanation import Explanation
 
 results = Console()
@@ -100,6 +103,13 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
         name = f"{len(others)} other{'s' if len(others) > 1 else ''}"
         rows.append(["", name, *("" for _ in titled), "", f"{sum(r['share'] for r in others):+.4f}"])
     table("By past event (1 is the latest)", ["event", "item", *titled, "age", "share"], rows)
+
+
+def with_titles(table: "pl.DataFrame", recommender: "Recommender") -> "pl.DataFrame":
+    """A table of items with what they are called, where that is known."""
+    if recommender.item_ids.titles is None or table.is_empty():
+        return table
+    return table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
 
 
 def _text(cell: Any) -> str:

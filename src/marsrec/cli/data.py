@@ -21,6 +21,7 @@ def datasets(as_json: Json = False) -> None:
             "items": entry.expected.items,
             "interactions": entry.expected.interactions,
             "title": entry.title,
+            "access": "download" if entry.urls else "own copy",
             "found": str(locate(entry.name) or ""),
             "source": entry.urls[0] if entry.urls else entry.homepage,
             "licence": entry.licence,
@@ -31,10 +32,13 @@ def datasets(as_json: Json = False) -> None:
     if as_json:
         console.as_json(rows)
         return
-    columns = ["name", "users", "items", "interactions", "title", "found"]
+    columns = ["name", "users", "items", "interactions", "title", "access", "found"]
     shown = [[*(row[c] for c in columns[:-1]), row["found"] or "not here"] for row in rows]
     console.table("Data sets", columns, shown)
-    console.note("`marsrec fit NAME` finds NAME.parquet in $MARSREC_DATA or the cache, or downloads it.")
+    console.note(
+        "`marsrec fit NAME` finds NAME.parquet in the folder that MARSREC_DATA names, or in the cache. Otherwise it "
+        "downloads what is accessed by download; of the others it says what copy of your own to put there."
+    )
     console.note("`hawkes` is always there: a synthetic log in which time decides.")
 
 

@@ -1,22 +1,26 @@
 """The demonstration: three models on synthetic data in which time decides, and a look at what MARS learned."""
 
+import math
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 
 from marsrec.cli import console
-from marsrec.data.hawkes import HawkesSettings, HawkesTruth, hawkes
-from marsrec.data.histories import Histories
-from marsrec.data.moments import spell_duration
-from marsrec.lab.inspection import read_heads
-from marsrec.lab.plot import COLORS, STYLES, plot
-from marsrec.recommender import Recommender
-from marsrec.training.settings import TrainingSettings
 
-TRAINING = TrainingSettings(epochs=12, patience=3, targets_per_batch=1024, learning_rate=3e-3, tensorboard=False)
+if TYPE_CHECKING:
+    from marsrec.data.hawkes import HawkesTruth
+    from marsrec.data.histories import Histories
+
+TRAINING: dict[str, Any] = {
+    "epochs": 12,
+    "patience": 3,
+    "targets_per_batch": 1024,
+    "learning_rate": 3e-3,
+    "tensorboard": False,
+}
 OPTIONS = {"length": 50, "encoder.dropout": 0.2}
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sasrec": ("sasrec", {}),
@@ -26,11 +30,33 @@ CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
 BEST = "mars-t, request clock"
 
 
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that shows why.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
+) -> None:
+    """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
+    folders = run(out)
+    if serve:
+        from marsrec.cli.serve import serve as serve_models
+        from marsrec.serve.settings import ServeSettings
+
+        serve_models(ServeSettings(models=tuple(folders), port=port))
+
+
 def run(out: Path) -> list[Path]:
     """Train sasrec, and mars-t on both clocks, on the hawkes log; compare them and explain a recommendation.
 
     Returns the folders of the models, the best first.
     """
+    from marsrec.cli.decay_picture import draw_decay
+    from marsrec.data.hawkes import HawkesSettings, hawkes
+    from marsrec.data.histories import Histories
+    from marsrec.lab.inspection import read_heads
+    from marsrec.recommender import Recommender
+    from marsrec.training.settings import TrainingSettings
+
+    training = TrainingSettings(**TRAINING)
     log, truth = hawkes(HawkesSettings())
     histories = Histories.from_log(log)
     console.note(
@@ -40,7 +66,7 @@ def run(out: Path) -> list[Path]:
     trained: dict[str, Recommender] = {}
     for title, (model, options) in CONTESTANTS.items():
         console.note(f"\nTraining {title} …")
-        trained[title] = Recommender(model, options=OPTIONS | options, training=TRAINING).fit(histories)
+        trained[title] = Recommender(model, options=OPTIONS | options, training=training).fit(histories)
         trained[title].save(out / _folder(title))
     chosen = ("HR@10", "NDCG@10", "MRR@10")
     measured = {name: {m: model.metrics["test"][m] for m in chosen} for name, model in trained.items()}
@@ -84,9 +110,9 @@ def _folder(title: str) -> str:
     return title.replace(",", "").replace(" ", "-")
 
 
-def _show_lives(truth: HawkesTruth, lives: Any, gate: Any) -> None:
+def _show_lives(truth: "HawkesTruth", lives: Any, gate: Any) -> None:
     learned = sorted(zip(lives.tolist(), gate.tolist(), strict=True))
-    true = sorted(zip((np.log(2) / truth.rates).tolist(), truth.weights.tolist(), strict=True))
+    true = sorted(zip((math.log(2) / truth.rates).tolist(), truth.weights.tolist(), strict=True))
     rows = []
     for index in range(max(len(learned), len(true))):
         left = [_spell(true[index][0]), f"{true[index][1]:.2f}"] if index < len(true) else ["", ""]
@@ -97,41 +123,13 @@ def _show_lives(truth: HawkesTruth, lives: Any, gate: Any) -> None:
 
 
 def _spell(hours: float) -> str:
+    from marsrec.data.moments import spell_duration
+
     return spell_duration(3600 * hours)
 
 
-def _example_user(histories: Histories) -> tuple[Any, int]:
+def _example_user(histories: "Histories") -> tuple[Any, int]:
     """A user with a history of typical length, and the time of the latest event."""
     lengths = histories.lengths
-    chosen = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    chosen = int(lengths.argsort(kind="stable")[len(lengths) // 2])
     return histories.user_ids.ids[chosen], int(histories.times[histories.offsets[chosen + 1] - 1])
-
-
-def draw_decay(path: Path, truth: HawkesTruth, rates: Any, lives: Any, gate: Any) -> None:
-    """Draw the true excitation kernels and the learned decay curves over age, on logarithmic time."""
-    hours = np.logspace(-2, np.log10(24 * 90), 400)
-    figure, (left, right) = plot(2, width=11, height=5, share_y=True)
-    for index, k in enumerate(np.argsort(-truth.rates)):
-        curve = np.exp(-truth.rates[k] * hours)
-        label = f"half-life {_spell(np.log(2) / truth.rates[k])}, weight {truth.weights[k]:.2f}"
-        left.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
-    mixture = (truth.weights[:, None] * np.exp(-truth.rates[:, None] * hours)).sum(0) / truth.weights.sum()
-    left.plot(hours, mixture, color="black", linewidth=3, alpha=0.35, label="mixture")
-    left.set_title("What the data do: excitation by an earlier event")
-    for index, k in enumerate(np.argsort(-rates)):
-        curve = (1 + hours) ** -rates[k]
-        label = f"half-life {_spell(lives[k])}, gate {gate[k]:.2f}"
-        right.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
-    mixed = (gate[:, None] * (1 + hours) ** -rates[:, None]).sum(0)
-    right.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="fused by the gate")
-    right.set_title("What mars-t learned: weight of an event by its age")
-    marks = {1 / 60: "1 min", 1: "1 h", 24: "1 day", 24 * 7: "1 week", 24 * 90: "90 days"}
-    for axis in (left, right):
-        axis.set_xscale("log")
-        axis.set_xticks(list(marks), list(marks.values()))
-        axis.minorticks_off()
-        axis.set_xlabel("age of the event")
-        axis.set_ylim(0, 1.02)
-        axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    left.set_ylabel("relative to a new event")
-    figure.savefig(path, dpi=150)

@@ -1,23 +1,35 @@
-"""What this machine has: versions, threads, kernels and data."""
+"""The command that shows what this machine has: versions, threads, kernels and data."""
 
 import os
 import warnings
 from typing import Any
 
-import torch
-
-from marsrec.data.catalog import CATALOG
-from marsrec.data.public import locate
+from marsrec.cli import console
+from marsrec.cli.options import Json
 from marsrec.errors import SettingsError
-from marsrec.nn.kernels.selective_scan import FORCED, chosen, forced_on, missing
-from marsrec.provenance import machine, versions
-from marsrec.training import half_precision
 
 _SCANS = {"reference": "torch, a position at a time", "cpu": "numba, compiled for this CPU", "cuda": "mamba-ssm"}
 
 
+def doctor(as_json: Json = False) -> None:
+    """Show versions, threads, kernels in use and data found."""
+    findings = examine()
+    if as_json:
+        console.as_json(findings)
+        return
+    for title, rows in findings.items():
+        console.table(title, ["", ""], [[name, str(value)] for name, value in rows.items()])
+
+
 def examine() -> dict[str, dict[str, Any]]:
     """Everything that a bug report needs."""
+    import torch
+
+    from marsrec.data.catalog import CATALOG
+    from marsrec.data.public import locate
+    from marsrec.provenance import machine, versions
+    from marsrec.training import half_precision
+
     return {
         "versions": versions(),
         "machine": {
@@ -43,6 +55,8 @@ def examine() -> dict[str, dict[str, Any]]:
 
 def _scan(device: str) -> str:
     """Which selective scan runs on a kind of device, and why."""
+    from marsrec.nn.kernels.selective_scan import FORCED, chosen, forced_on, missing
+
     try:
         with warnings.catch_warnings(action="ignore"):  # the answer says the same
             name = chosen(device)

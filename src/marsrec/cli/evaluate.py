@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 PartOption = Annotated[Literal["test", "valid"], typer.Option(help="Which targets.")]
-MaskSeen = Annotated[bool, typer.Option("--mask-seen", help="Rank no item of the user's past except the target.")]
+MaskSeen = Annotated[
+    bool,
+    typer.Option(
+        "--mask-seen/--keep-seen",
+        help="Leave items of the user's past out of the ranking, except the target; or rank them, too.",
+    ),
+]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,7 +43,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate a saved model by full ranking, over all users and by history length."""
+    """Evaluate a saved model by full ranking, over all targets and by history length."""
     from marsrec.evaluation.evaluate import write_ranks
     from marsrec.evaluation.groups import history_length, repetition
     from marsrec.evaluation.measures import KS, measures
@@ -62,7 +68,7 @@ def evaluate(
                 "mask_seen": mask_seen,
                 "repeats": repeats,
                 "metrics": evaluation.metrics,
-                "by_history_length": groups.rename({"group": "bucket", "targets": "users"}).to_dicts(),
+                "by_history_length": groups.to_dicts(),
             }
         )
         return
@@ -147,14 +153,14 @@ def _shown(name: str, value: float | None, form: str = "") -> str:
 
 
 def _print_groups(groups: "pl.DataFrame") -> None:
-    """Metrics by number of earlier events, without the buckets that have no users."""
+    """Metrics by number of earlier events, without the groups that have no targets."""
     names = groups.columns[2:]
     rows = [
         [row["group"], row["targets"], *(_shown(name, row[name]) for name in names)]
         for row in groups.to_dicts()
         if row["targets"]
     ]
-    console.table("By number of earlier events", ["events", "users", *names], rows)
+    console.table("By number of earlier events", ["events", "targets", *names], rows)
 
 
 _TITLES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.options import MODEL, TRAIN, Data, Fields, Filters, Json, Log, Shorthands, TiesOption
+from marsrec.cli.options import MODEL, TRAIN, Data, Fields, Filters, Json, Log, PartNames, Shorthands, TiesOption
 from marsrec.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -29,13 +29,24 @@ SHORTHANDS = {
 def fit(
     data: Data,
     *,
-    model: Annotated[str, typer.Option(help="A recipe of `marsrec models`, or mars.", rich_help_panel=MODEL)] = "mars",
-    encoder: Annotated[str | None, typer.Option(help="Another encoder.", rich_help_panel=MODEL)] = None,
-    readout: Annotated[str | None, typer.Option(help="Another readout.", rich_help_panel=MODEL)] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A recipe that `marsrec models` lists; mars takes mars-t or mars-m, by the data.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "mars",
+    parts: Annotated[dict[str, Any], PartNames(MODEL)],
     options: Annotated[dict[str, Any], Shorthands(SHORTHANDS, MODEL)],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any model setting, such as readout.time_scale=linear.", rich_help_panel=MODEL),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any model setting by its dotted name, such as readout.time_scale=linear; may be repeated. "
+            "`marsrec models mars-t` prints all of mars-t, and so for every recipe.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     published: Annotated[
         bool,
@@ -66,8 +77,7 @@ def fit(
         raise SettingsError("--valid-from and --test-from belong to --split global-time.")
     recommender = Recommender(  # bad settings are refused before data are read
         model,
-        encoder=encoder,
-        readout=readout,
+        **parts,
         options={**options, **dict(map(_setting, settings or []))},
         published=published,
         training=training,

@@ -162,7 +162,7 @@ def record(
     results: Results = Path("results"),
     data: Annotated[str | None, typer.Option(help="Name of the data, where a folder does not tell it.")] = None,
 ) -> None:
-    """Write one JSON per saved model, after repeating its test."""
+    """Make results of models that `marsrec fit` trained: a JSON each, after repeating its test."""
     from marsrec.lab import results as lab_results
 
     for folder in saved:

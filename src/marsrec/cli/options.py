@@ -1,6 +1,7 @@
 """Options of commands: fields of settings, with the fields' defaults and docstrings, and a few that commands share.
 
-A command that takes settings marks them in its signature, with `Fields` or `Shorthands`, and receives instances. Its
+A command that takes settings marks them in its signature, with `Fields`, `Shorthands` or `PartNames`, and receives what
+was given. Its
 options are made when it is called: importing some of the settings takes seconds, which `marsrec --help` has not.
 """
 
@@ -8,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand
+
+from marsrec.errors import SettingsError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -83,21 +87,51 @@ class Shorthands:
 
     def parameters(self, kind: Any) -> dict[str, inspect.Parameter]:
         """What typer is to parse for each setting."""
-        from marsrec.models import model_settings
+        from marsrec.models import DENSE_FROM, model_settings
 
+        sparse, dense = model_settings("mars-t"), model_settings("mars-t", DENSE_FROM)
         found = {}
         for name, setting in self.settings.items():
             *parents, leaf = setting.split(".")
-            part: Any = model_settings("mars-t")
-            for parent in parents:
-                part = getattr(part, parent)
-            info = type(part).model_fields[leaf]
-            option = typer.Option(None, _flag(name), help=_help(info), rich_help_panel=self.panel)
+            few, many = (reduce(getattr, parents, settings) for settings in (sparse, dense))
+            info = type(few).model_fields[leaf]
+            usual, where_dense = getattr(few, leaf), getattr(many, leaf)
+            follows = f"{usual}, or {where_dense} from {DENSE_FROM:.0f} training events per user on"
+            default = f"If not given: {usual}" if usual == where_dense else f"Follows from the data: {follows}"
+            scope = _scope(parents[0], leaf) if parents else "Of every model"
+            text = f"{_help(info)} {scope}. {default}{' (mars-t)' if parents else ''}."
+            option = typer.Option(None, _flag(name), help=text, rich_help_panel=self.panel)
             found[setting] = _keyword(name, _parsed(info.annotation) | None, option)
         return found
 
     def value(self, kind: Any, given: dict[str, Any]) -> dict[str, Any]:
         """The settings that were given."""
+        return given
+
+
+@dataclass(frozen=True)
+class PartNames:
+    """Marks a parameter that maps kinds of parts to names: each kind has an option, whose help tells the known names.
+
+    What is not given is left to the recipe.
+    """
+
+    panel: str | None = None
+
+    def parameters(self, kind: Any) -> dict[str, inspect.Parameter]:
+        """What typer is to parse for each kind."""
+        from marsrec.nn.settings import KINDS
+
+        found = {}
+        for name, base in KINDS.items():
+            known = ", ".join(repr(part) if " " in part else part for part in base.known())
+            text = f"Another {name} than the recipe's: {known}, or one of your own."
+            option = typer.Option(None, _flag(name), help=escape(text), rich_help_panel=self.panel, metavar="NAME")
+            found[name] = _keyword(name, str | None, option)
+        return found
+
+    def value(self, kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+        """The parts that were given."""
         return given
 
 
@@ -116,9 +150,10 @@ def add(app: typer.Typer, function: Callable[..., None]) -> None:
 def expanded(function: Callable[..., None]) -> Callable[..., None]:
     """A command as typer takes it: with a parameter for each option instead of those that are marked."""
     plain: list[inspect.Parameter] = []
-    marked: dict[str, tuple[Fields | Shorthands, Any, dict[str, inspect.Parameter]]] = {}
+    marked: dict[str, tuple[Fields | Shorthands | PartNames, Any, dict[str, inspect.Parameter]]] = {}
     for parameter in inspect.signature(function).parameters.values():
-        marks = [m for m in getattr(parameter.annotation, "__metadata__", ()) if isinstance(m, Fields | Shorthands)]
+        annotated = getattr(parameter.annotation, "__metadata__", ())
+        marks = [mark for mark in annotated if isinstance(mark, Fields | Shorthands | PartNames)]
         if not marks:
             plain.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
@@ -161,6 +196,15 @@ def _help(info: "FieldInfo") -> str:
     return escape(" ".join((info.description or "").split()))
 
 
+def _scope(kind: str, leaf: str) -> str:
+    """Which parts of a kind have a setting."""
+    from marsrec.nn.settings import KINDS
+
+    known = KINDS[kind].known()
+    having = [name for name, part in known.items() if leaf in part.model_fields]
+    return f"Of every {kind}" if len(having) == len(known) else f"Of {kind} {', '.join(having)}"
+
+
 def _parsed(annotation: Any) -> Any:
     """The type that typer parses. Of what it does not know it takes the text, which pydantic reads."""
     if get_origin(annotation) is tuple:
@@ -179,12 +223,27 @@ def find_own_modules(*names: Sequence[str] | None) -> None:
         sys.path.append("")
 
 
+def event_of(text: str) -> tuple[str, str]:
+    """Item and time of an event as options give it."""
+    item, at, time = text.rpartition("@")
+    if not at:
+        raise SettingsError(f"an event is ITEM@TIME, such as tea@2020-01-31T12:00; found {text!r}.")
+    return item, time
+
+
 Data = Annotated[str, typer.Argument(help="A log file, a prepared folder, or a name that `marsrec datasets` lists.")]
 Saved = Annotated[Path, typer.Argument(help="A folder that `marsrec fit` wrote.")]
+Events = Annotated[
+    list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Log = Annotated["LogSettings", Fields("marsrec.data.log", LOG)]
 Filters = Annotated["FilterSettings", Fields("marsrec.data.filters", LOG)]
 TiesOption = Annotated[
     Literal["file", "recbole"],
-    typer.Option(help="Order of equal times: as in the file, or as RecBole rounds them.", rich_help_panel=LOG),
+    typer.Option(
+        help="Order of a user's events of equal time: as in the file; or as the library RecBole has it, which rounds "
+        "times to single precision before it sorts, to compare with results of its.",
+        rich_help_panel=LOG,
+    ),
 ]

@@ -14,7 +14,7 @@ ENVIRONMENT = {"token": "MARSREC_TOKEN", "store": "MARSREC_STORE"}
 def serve(
     settings: Annotated["ServeSettings", Fields("marsrec.serve.settings", environment=ENVIRONMENT, argument="models")],
 ) -> None:
-    """Answer requests over HTTP, remember events, and show on a page why what is recommended."""
+    """Answer requests over HTTP, remember events, and show on a page why."""
     try:
         from marsrec.serve.app import serve as run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Commands that use a saved model."""
+"""Commands that use a saved model: recommend and explain."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_fit_recommend_explain_evaluate(saved: Path) -> None:
     measured = json.loads(call("evaluate", saved, "--json"))
     kept = json.loads((saved / "metrics.json").read_text())
     assert measured["metrics"] == pytest.approx(kept["test"])
-    assert sum(row["users"] for row in measured["by_history_length"]) == 30
+    assert sum(row["targets"] for row in measured["by_history_length"]) == 30
     assert pl.read_csv(saved / "training" / "curve.csv").height == 3
     assert not (saved / "training" / "training.safetensors").exists()
     assert not saved.with_name("mars.training").exists()
@@ -34,6 +34,12 @@ def test_recommend_for_histories_and_everybody(log: Path, saved: Path, tmp_path:
     events = ["--event", "i3@2020-09-13T12:00", "--event", "i4@2020-09-14"]
     rows = json.loads(call("recommend", saved, *events, "--k", "2", "--json"))
     assert len(rows) == 2
+    usual, masked, kept = (
+        json.loads(call("recommend", saved, "--user", "u3", *seen, "--json"))
+        for seen in ([], ["--mask-seen"], ["--keep-seen"])
+    )
+    assert usual == masked
+    assert len(masked) < len(kept)
     call("recommend", saved, "--all-users", "--k", "3", "--out", tmp_path / "all.parquet")
     assert pl.read_parquet(tmp_path / "all.parquet").height == 90
     rows = json.loads(call("recommend", saved, "--history", log, "--k", "1", "--json"))
