@@ -10,12 +10,13 @@
     model = "mars-t"
     variants = { b1 = { "readout.real_time" = false }, b3 = { "readout.diversity" = 0.0 } }
 
-Each table stands for all combinations of what it lists. A public data set gets the paper's settings, which `options`
-(model settings by dotted name) and `training` override; `training` at the top of the file is for all tables. Data of
-another density: `latest` keeps no more than so many latest events of each user, and `hawkes` changes what the synthetic
-log is drawn from. `ties = "recbole"` orders events as RecBole does. `selection = true` at the top of the
-file is for runs that choose between settings: they write validation figures only, apart from results. `efficiency` and
-`theory` there are no runs: `python -m reproduction measure` does what they name.
+Each table stands for all combinations of what it lists. `encoder`, `readout`, `scorer` and `objective` name other parts
+than the recipe's. A public data set gets the paper's settings, which `options` (model settings by dotted name) and
+`training` override; `training` at the top of the file is for all tables. Data of another density: `latest` keeps no
+more than so many latest events of each user, and `hawkes` changes what the synthetic log is drawn from.
+`ties = "recbole"` orders events as RecBole does. `selection = true` at the top of the file is for runs that choose
+between settings: they write validation figures only, apart from results. `efficiency` and `theory` there are no runs:
+`python -m reproduction measure` does what they name.
 """
 
 import tomllib
@@ -27,6 +28,7 @@ from pydantic import Field, ValidationError
 
 from marsrec.data.histories import Ties
 from marsrec.errors import SettingsError
+from marsrec.nn.settings import KINDS
 from marsrec.settings import Settings, explain_validation
 from marsrec.training.settings import TrainingSettings
 
@@ -47,6 +49,8 @@ class Run(Settings):
     """Order of events of equal time; "recbole" rounds times as RecBole does."""
     encoder: str | None = None
     readout: str | None = None
+    scorer: str | None = None
+    objective: str | None = None
     published: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
     """Model settings by dotted name."""
@@ -84,6 +88,8 @@ class _Table(Settings):
     ties: Ties = "file"
     encoder: str | None = None
     readout: str | None = None
+    scorer: str | None = None
+    objective: str | None = None
     published: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -93,7 +99,7 @@ class _Table(Settings):
     def runs(self, training: dict[str, Any], selection: bool) -> list[Run]:
         if "seed" in training or "seed" in self.training:
             raise SettingsError("seed stands beside data and model, not in training.")
-        shared = self.model_dump(include={"ties", "encoder", "readout", "published"})
+        shared = self.model_dump(include={"ties", *KINDS, "published"})
         variants: list[tuple[str | None, dict[str, Any]]] = [*self.variants.items()] or [(self.label, {})]
         generated = product(*(_list(values) for values in self.hawkes.values()))
         return [

@@ -132,6 +132,8 @@ def recommender_of(run: Run) -> Recommender:
         run.model,
         encoder=run.encoder,
         readout=run.readout,
+        scorer=run.scorer,
+        objective=run.objective,
         options=run.options,
         published=run.published,
         training=run.training,
