@@ -18,11 +18,11 @@ class FilterSettings(Settings):
     min_user_events: int = 1
     """Users with fewer events go. Users and items are counted again until none goes."""
     max_user_events: int | None = None
-    """Users with this many events or more go."""
+    """Users with this many events or more go: with 200, those with 199 stay."""
     min_item_events: int = 1
     """Items with fewer events go."""
     max_item_events: int | None = None
-    """Items with this many events or more go."""
+    """Items with this many events or more go: with 200, those with 199 stay."""
 
     def apply(self, log: Log) -> Log:
         """Filter a log; without bounds it stays as it is."""

@@ -33,7 +33,7 @@ class LogSettings(Settings):
     time: str | None = None
     """Column of the times."""
     rating: str | None = None
-    """Column of the ratings, which only a smallest rating needs."""
+    """Column of the ratings, needed only with --min-rating."""
     min_rating: float | None = None
     """Leave out rows with a lower rating."""
     unit: Literal["auto", "s", "ms", "us", "ns"] = "auto"

@@ -1,1 +1,1 @@
-"""The lab: trained models become results, and results become the paper's tables and figures."""
+"""The lab: grids of runs are trained, trained models become results, and results become reports, on anybody's data."""

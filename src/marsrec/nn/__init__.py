@@ -1,1 +1,1 @@
-"""Histories become user vectors: encoders, readouts, scorers and their kernels."""
+"""Histories become user vectors and scores: encoders, readouts, scorers, objectives, the operator and its kernels."""

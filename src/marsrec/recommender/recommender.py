@@ -35,7 +35,8 @@ class Recommender(Trained):
     Parameters
     ----------
     model : str
-        A recipe's name (`marsrec models` lists them), or "mars" to let the average history length choose.
+        A recipe's name (`marsrec models` lists them), or "mars" to let the average length of the training sequences
+        choose.
     encoder, readout, scorer, objective : str, mapping or settings, optional
         Replace one part of the recipe by another: its name, or its settings, such as `GruSettings(hidden=64)` or those
         of a part of your own.

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -40,9 +40,9 @@ class ServeSettings(Settings):
     """What requests must bring as a bearer token: at least 16 characters of printable ASCII."""
     store: str | None = None
     """The event store: an SQLite file or a postgresql:// URL. If not given, a file beside the first model."""
-    at: str | None = None
-    """Moment of requests that name none: now, or if not given the end of the log or the latest event, whichever is
-    later."""
+    at: Literal["now"] | None = None
+    """Moment of requests that name none: `now` is the clock of the server. If not given, it is the end of the log or
+    the latest event, whichever is later."""
     cache_mb: int = Field(256, ge=1)
     """Memory in MB for live sessions, per model, with what their objects take."""
     threads: int | None = Field(None, ge=1)
@@ -82,8 +82,6 @@ class ServeSettings(Settings):
         names = [self.name_of(folder) for folder in self.models]
         if len(set(names)) < len(names):
             raise SettingsError(f"models are distinguished by their folders' names; found {', '.join(names)}.")
-        if self.at not in (None, "now"):
-            raise SettingsError(f"at is now or nothing; found {self.at!r}.")
         return self
 
     @property

@@ -1,1 +1,1 @@
-"""Training: the objective, the Lightning module, fit and its checkpoints."""
+"""Training: settings, the Lightning module, fit, its progress and its checkpoints."""

@@ -37,7 +37,9 @@ class TrainingSettings(Settings):
     prefix_share: float = Field(1.0, gt=0, le=1)
     """Share of the prefixes that is drawn anew for each epoch, for models that are not causal."""
     sampled_negatives: int = Field(0, ge=0)
-    """Sampled softmax with log-Q correction over this many items, for large catalogs; 0 is the full softmax."""
+    """For large catalogs: compare each target with this many drawn items instead of all. Popular items are drawn more
+    often; log-Q correction subtracts the logarithm of that probability from their scores, so that they are not pushed
+    down for it. 0 is the full softmax."""
     seed: int = Field(0, ge=0)
     """Initial weights, dropout and the order of batches follow from it."""
     max_minutes: float | None = Field(None, gt=0)
