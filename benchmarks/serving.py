@@ -182,6 +182,7 @@ def milliseconds(taken: np.ndarray) -> list[str]:
 
 
 def main(quick: bool = False) -> None:
+    torch.set_num_threads(1)
     seconds = 2.0 if quick else 8.0
     root = Path(tempfile.mkdtemp())
     try:
@@ -277,5 +278,4 @@ def _memory(root: Path, requests: int) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main("--quick" in sys.argv)
