@@ -243,7 +243,7 @@ TiesOption = Annotated[
     Literal["file", "recbole"],
     typer.Option(
         help="Order of a user's events of equal time: as in the file; or as the library RecBole has it, which rounds "
-        "times to single precision before it sorts, to compare with results of its.",
+        "times to single precision before it sorts, to compare with its results.",
         rich_help_panel=LOG,
     ),
 ]
