@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marsrec.data.batches import Batch as Batch
     from marsrec.data.filters import FilterSettings as FilterSettings
     from marsrec.data.histories import Histories as Histories
     from marsrec.data.log import Log as Log
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from marsrec.nn.mars import MARS as MARS
     from marsrec.nn.model import SequenceModel as SequenceModel
     from marsrec.nn.objectives.base import ObjectiveSettings as ObjectiveSettings
+    from marsrec.nn.readouts.base import Contributions as Contributions
     from marsrec.nn.readouts.base import Readout as Readout
+    from marsrec.nn.readouts.base import ReadoutOutput as ReadoutOutput
     from marsrec.nn.readouts.base import ReadoutSettings as ReadoutSettings
+    from marsrec.nn.readouts.base import TimeScales as TimeScales
     from marsrec.nn.scorers import Scorer as Scorer
     from marsrec.nn.scorers import ScorerSettings as ScorerSettings
     from marsrec.nn.settings import ModelSettings as ModelSettings
@@ -55,6 +59,7 @@ __version__ = "0.1.0"
 _HOMES = {
     name: module
     for module, names in {
+        "marsrec.data.batches": ("Batch",),
         "marsrec.data.filters": ("FilterSettings",),
         "marsrec.data.histories": ("Histories",),
         "marsrec.data.log": ("Log", "LogSettings", "read_log"),
@@ -66,7 +71,7 @@ _HOMES = {
         "marsrec.nn.mars": ("MARS",),
         "marsrec.nn.model": ("SequenceModel",),
         "marsrec.nn.objectives.base": ("ObjectiveSettings",),
-        "marsrec.nn.readouts.base": ("Readout", "ReadoutSettings"),
+        "marsrec.nn.readouts.base": ("Contributions", "Readout", "ReadoutOutput", "ReadoutSettings", "TimeScales"),
         "marsrec.nn.scorers": ("Scorer", "ScorerSettings"),
         "marsrec.nn.settings": ("ModelSettings",),
         "marsrec.recommender": ("Explanation", "Recommender", "Session"),
@@ -77,7 +82,9 @@ _HOMES = {
 
 __all__ = [
     "MARS",
+    "Batch",
     "Comparison",
+    "Contributions",
     "Encoder",
     "EncoderSettings",
     "Evaluable",
@@ -90,6 +97,7 @@ __all__ = [
     "ModelSettings",
     "ObjectiveSettings",
     "Readout",
+    "ReadoutOutput",
     "ReadoutSettings",
     "Recommender",
     "Scorer",
@@ -99,6 +107,7 @@ __all__ = [
     "Source",
     "Split",
     "SplitSettings",
+    "TimeScales",
     "TrainingSettings",
     "__version__",
     "compare",

@@ -88,10 +88,11 @@ def explanation(explained: "Explanation", item: Any, top: int) -> None:
         return
     sentence(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
     heads = explained.by_head()
+    fades = heads["half_life"].is_not_null().any()  # heads need not be time scales
     table(
-        "By time scale",
-        ["head", "half-life", "gate", "share"],
-        [[r["head"], r["half_life"], f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
+        "By time scale" if fades else "By head",
+        ["head", *["half-life"] * fades, "gate", "share"],
+        [[r["head"], *[r["half_life"]] * fades, f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
     )
     events = sorted(explained.by_event().to_dicts(), key=lambda r: -abs(r["share"]))
     titled = ["title"] if "title" in explained.terms.columns else []
