@@ -35,15 +35,20 @@ def test_jobs_that_come_meanwhile_are_worked_on_together() -> None:
 
 
 def test_a_full_queue_refuses_at_once_and_takes_all_or_nothing() -> None:
-    go = threading.Event()
-    batcher = Batcher(lambda jobs: [go.wait(5) and job for job in jobs], most=1, waiting=3)
+    begun, go = threading.Event(), threading.Event()
+
+    def work(jobs: list[int]) -> list[int]:
+        begun.set()
+        go.wait(5)
+        return jobs
+
+    batcher = Batcher(work, most=1, waiting=3)
     batcher.start()
 
     async def submit() -> None:
         busy = asyncio.create_task(batcher.submit([1]))
-        while len(batcher) or not busy.get_coro():
+        while not begun.is_set():
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
         waiting = asyncio.create_task(batcher.submit([2, 3]))
         await asyncio.sleep(0.01)
         with pytest.raises(OverloadError):

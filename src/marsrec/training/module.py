@@ -1,5 +1,7 @@
 """The Lightning module: batches of an epoch, a step, and validation by full ranking."""
 
+import math
+
 import lightning as L
 import numpy as np
 import torch
@@ -68,8 +70,16 @@ class TrainingModule(L.LightningModule):
         return batch.to(device)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam without weight decay or schedule."""
+        """Adam without weight decay."""
         return torch.optim.Adam(self.parameters(), lr=self.settings.learning_rate, fused=True)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Set the learning rate. It depends on nothing but the moment, so that a resumed run goes on with it."""
+        if self.settings.schedule == "constant" and not self.settings.warm_up:
+            return
+        epoch = self.current_epoch + (batch_idx + 1) / self.trainer.num_training_batches
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = learning_rate(self.settings, epoch)
 
     def on_train_epoch_start(self) -> None:
         """Dropout's randomness belongs to the epoch, so that a resumed run draws what an undisturbed one draws."""
@@ -98,6 +108,23 @@ class TrainingModule(L.LightningModule):
         ranks = target_ranks(self.model.score, users, targets)
         values = {f"valid/{name}": value for name, value in figures(measures(ks=(10,)), ranks.numpy()).items()}
         self.log_dict(values, on_step=False, on_epoch=True, batch_size=len(ranks), sync_dist=True)
+
+
+def learning_rate(settings: TrainingSettings, epoch: float) -> float:
+    """The learning rate after so many epochs.
+
+    Examples
+    --------
+    >>> settings = TrainingSettings(epochs=10, learning_rate=0.1, schedule="cosine", warm_up=2)
+    >>> [round(learning_rate(settings, epoch), 3) for epoch in (1, 2, 6, 10)]
+    [0.05, 0.1, 0.05, 0.0]
+    """
+    if epoch < settings.warm_up:
+        return settings.learning_rate * epoch / settings.warm_up
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    share = (epoch - settings.warm_up) / max(settings.epochs - settings.warm_up, 1e-9)
+    return settings.learning_rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
 
 
 def _loader(batches: Batches) -> DataLoader[Batch]:
