@@ -58,7 +58,9 @@ class Reading:
         """What was read of the latest `shown` events; the numbers before them can be let go."""
         parts = self.parts
         if parts is not None:
-            parts = replace(parts, values=parts.values[-shown:].clone(), weights=parts.weights[:, -shown:].clone())
+            parts = replace(
+                parts, values=parts.values[..., -shown:, :].clone(), weights=parts.weights[:, -shown:].clone()
+            )
         codes, times = self.codes[-shown:].copy(), self.times[-shown:].copy()
         earlier = self.earlier + len(self.codes) - len(codes)
         return replace(self, codes=codes, times=times, parts=parts, earlier=earlier)
@@ -69,10 +71,9 @@ class Reading:
         if self.parts is None or not network.splits:
             return None
         vectors = network.items.weight[codes.long()]  # (n, d)
-        each = vectors @ self.parts.values.T  # (n, L)
         weights = self.parts.gate[:, None] * self.parts.weights  # (K, L)
-        shares = weights[:, -shown:] * each[:, None, -shown:]
-        return ScoreSplit(vectors @ self.parts.rest, shares, each[:, :-shown] @ weights[:, :-shown].T)
+        shares = weights * (vectors @ self.parts.values.mT).view(-1, len(vectors), weights.shape[1]).transpose(0, 1)
+        return ScoreSplit(vectors @ self.parts.rest, shares[..., -shown:], shares[..., :-shown].sum(-1))
 
 
 @torch.no_grad()

@@ -67,9 +67,8 @@ def contributions_sum_to_the_user_vector(case: Case) -> None:
     for folded in (False, True) if model.recurrent else (False,):
         parts = model.readout.contributions(states, embedded, batch, folded=folded)
         assert parts is not None, "`contributions` gives nothing"
-        total = parts.rest + parts.gate @ (parts.weights @ parts.values)
-        close(total, parts.user)
-        close(total, model(batch).users[0], APPROXIMATE if folded else 0.0)
+        close(parts.total(), parts.user)
+        close(parts.total(), model(batch).users[0], APPROXIMATE if folded else 0.0)
 
 
 CHECKS: tuple[Check, ...] = (

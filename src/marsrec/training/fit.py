@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import numpy as np
 import polars as pl
+import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -19,6 +21,7 @@ from torch import Tensor
 from marsrec.atomic import atomic_file
 from marsrec.compute.memory import give_back
 from marsrec.data.splits import Split
+from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError, SettingsError
 from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
@@ -152,6 +155,7 @@ def fit(
     quiet_lightning()
     L.seed_everything(training.seed, verbose=False)
     network = model.build(split.histories.n_items, split.histories.unit)
+    network.readout.begin(_gaps(split))
     if network.causal and training.prefix_share < 1:
         raise SettingsError(
             "prefix_share belongs to models that are not causal and train on a row per target; this one trains on all "
@@ -188,6 +192,15 @@ def fit(
     network.load_state_dict(keeper.best)
     network.cpu().eval()
     return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60, complete=not keeper.cut_short)
+
+
+def _gaps(split: Split) -> Tensor:
+    """Hours between training events that follow each other and are not at the same time."""
+    histories = split.histories
+    place = np.arange(len(histories))
+    begin, end = (np.repeat(ends, histories.lengths) for ends in (histories.offsets[:-1], split.train_ends))
+    gaps = np.diff(histories.times, prepend=0)[(place > begin) & (place < end)]
+    return torch.from_numpy(gaps[gaps > 0] / (3600 * PER_SECOND[histories.unit])).float()
 
 
 def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path | None) -> L.Trainer:

@@ -74,11 +74,59 @@ def decayed_average(
     tensor([[3.0000, 3.0000],
             [4.5000, 5.0000]])
     """
+    return _averages_and_totals(states, times, now, rates, first, tau0, time_scale, implementation)[0]
+
+
+def decayed_average_and_total(
+    states: Tensor,
+    times: Tensor,
+    now: Tensor,
+    rates: Tensor,
+    *,
+    first: int = 0,
+    tau0: float = 3600.0,
+    time_scale: TimeScale = "log",
+    implementation: Implementation = "auto",
+) -> tuple[Tensor, Tensor]:
+    """The same averages, and the logarithm of what they were divided by: the sum of all weights exp(-rate · age).
+
+    Returns
+    -------
+    averages : Tensor (B, Q, K, d)
+    totals : Tensor (B, Q, K)
+        Gradients flow to `rates` through them, too.
+
+    Examples
+    --------
+    >>> states, times = torch.tensor([[[3.0], [6.0]]]), torch.tensor([[0, 3600]])
+    >>> _, totals = decayed_average_and_total(states, times, times, torch.ones(1, 2, 1))
+    >>> totals.exp().flatten()
+    tensor([1.0000, 1.5000])
+    """
+    averages, totals = _averages_and_totals(states, times, now, rates, first, tau0, time_scale, implementation)
+    newest = times.cummax(dim=1).values[:, first:]
+    youngest = (now - newest).clamp(min=0).to(totals.dtype) / tau0
+    if time_scale == "log":
+        youngest = torch.log1p(youngest)
+    return averages, totals - rates * youngest[..., None]
+
+
+def _averages_and_totals(
+    states: Tensor,
+    times: Tensor,
+    now: Tensor,
+    rates: Tensor,
+    first: int,
+    tau0: float,
+    time_scale: TimeScale,
+    implementation: Implementation,
+) -> tuple[Tensor, Tensor]:
+    """Averages, and logarithms of the totals where the youngest event weighs 1."""
     check_shapes(states, times, now, rates, first)
     if implementation == "reference" or not fits(states, rates):
         return _reference(states, times, now, rates, first, tau0, time_scale == "log")
-    averages: Tensor = _DecayedAverage.apply(states, times, now, rates, first, tau0, time_scale == "log")  # type: ignore[no-untyped-call]
-    return averages
+    both: tuple[Tensor, Tensor] = _DecayedAverage.apply(states, times, now, rates, first, tau0, time_scale == "log")  # type: ignore[no-untyped-call]
+    return both
 
 
 def check_shapes(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int) -> None:
@@ -98,9 +146,9 @@ def check_shapes(states: Tensor, times: Tensor, now: Tensor, rates: Tensor, firs
 
 def _reference(
     states: Tensor, times: Tensor, now: Tensor, rates: Tensor, first: int, tau0: float, logarithmic: bool
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     B, Q, K = rates.shape
-    parts = [states.new_empty(B, 0, K, states.shape[2])]
+    parts, totals = [states.new_empty(B, 0, K, states.shape[2])], [rates.new_empty(B, 0, K)]
     for start in range(0, Q, CHUNK):
         chunk = slice(start, min(start + CHUNK, Q))
         past = first + chunk.stop
@@ -109,12 +157,15 @@ def _reference(
         ages = torch.log1p(elapsed) if logarithmic else elapsed  # (B, C, past)
         order = torch.arange(past, device=states.device)
         hidden = order > order[first + start :, None]  # (C, past)
+        ages = ages - ages.masked_fill(hidden, torch.inf).amin(dim=-1, keepdim=True)  # the youngest event's is 0
         logits = -rates[:, chunk, :, None].to(wide) * ages[:, :, None]  # (B, C, K, past)
-        weights = logits.masked_fill(hidden[:, None], -torch.inf).softmax(dim=-1).to(rates.dtype)
+        logits = logits.masked_fill(hidden[:, None], -torch.inf)
+        weights = logits.softmax(dim=-1).to(rates.dtype)
+        totals.append(logits.logsumexp(dim=-1).to(rates.dtype))
         parts.append(
             torch.bmm(weights.flatten(1, 2), states[:, :past]).view(B, past - first - start, K, states.shape[2])
         )
-    return torch.cat(parts, dim=1)
+    return torch.cat(parts, dim=1), torch.cat(totals, dim=1)
 
 
 class _DecayedAverage(torch.autograd.Function):
@@ -128,7 +179,8 @@ class _DecayedAverage(torch.autograd.Function):
         first: int,
         tau0: float,
         logarithmic: bool,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         states, times, now, rates = (part.contiguous() for part in (states, times, now, rates))
         ctx.save_for_backward(states, times, now, rates)
         ctx.options = first, tau0, logarithmic
@@ -143,19 +195,21 @@ class _DecayedAverage(torch.autograd.Function):
                 _weigh(rows.start, chunk.start, weights.numpy(), *inputs)
                 summed = torch.bmm(weights.flatten(1, 2), states[rows, :past])  # (R, C · K, d)
                 torch.mul(summed.view(*rate.shape, d), scale[rows, chunk, :, None], out=averages[rows, chunk])
-        return averages
+        return averages, -scale.log()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, grad_totals: Tensor | None) -> tuple[Tensor | None, ...]:
         states, times, now, rates = ctx.saved_tensors
         first, tau0, logarithmic = ctx.options
-        grad = grad.contiguous()
+        grad = states.new_zeros(*rates.shape, states.shape[2]) if grad is None else grad.contiguous()
+        grad_totals = torch.zeros_like(rates) if grad_totals is None else grad_totals.contiguous()
         (B, L, _), (Q, K) = states.shape, rates.shape[1:]
         grad_states, grad_rates, scale = torch.zeros_like(states), torch.empty_like(rates), torch.empty_like(rates)
         buffers = states.new_empty(2, _buffer_size(B, L, Q, K))
         with like_torch():
             inputs = *_arrays(times, now, rates, tau0), logarithmic, scale.numpy(), grad_rates.numpy()
+            inputs = *inputs, grad_totals.numpy()
             for rows, chunk, past in _chunks(B, Q, K, first):
                 rate, state = rates[rows, chunk], states[rows, :past]  # (R, C, K), (R, past, d)
                 weights, slopes = (buffer[: rate.numel() * past].view(*rate.shape, past) for buffer in buffers)
@@ -240,10 +294,11 @@ def _weigh_backward(
     logarithmic: bool,
     scale: Any,
     grad_rates: Any,
+    grad_totals: Any,
 ) -> None:
     """The weights again, and the gradient of the rates from the `slopes` of the loss by the softmax (R, C, K, past).
 
-    It is the covariance of ages and slopes under the weights, negative.
+    It is the covariance of ages and slopes under the weights, negative; and of the totals the mean age, negative.
     """
     R, C, K, past = weights.shape
     for index in prange(R * C):
@@ -265,4 +320,4 @@ def _weigh_backward(
             weight[len(ages) :] = 0
             total = max(total, NEGLIGIBLE)
             scale[b, q, k] = 1 / total
-            grad_rates[b, q, k] = (age / total * steep - both) / total
+            grad_rates[b, q, k] = (age / total * steep - both) / total - grad_totals[b, q, k] * age / total

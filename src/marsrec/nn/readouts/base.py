@@ -44,13 +44,17 @@ class Contributions:
     rest: Tensor
     """(d,) what belongs to no single event; MARS has the last state here."""
     values: Tensor
-    """(L, d)."""
+    """(L, d), or (K, L, d) where each head has its own."""
     weights: Tensor
     """(K, L)."""
     gate: Tensor
     """(K,)."""
     scales: TimeScales | None = None
     """Of the heads, for this user; None where heads are not time scales."""
+
+    def total(self) -> Tensor:
+        """(d,) the sum, added up."""
+        return self.rest + self.gate @ (self.weights[..., None] * self.values).sum(-2)
 
 
 class ReadoutSettings(Part, ABC):
@@ -96,6 +100,9 @@ class Readout(nn.Module, ABC):
     def splits(self) -> bool:
         """Whether `contributions` gives any."""
         return type(self).contributions is not Readout.contributions
+
+    def begin(self, gaps: Tensor) -> None:  # most readouts take no notice
+        """Look at the hours between events that follow each other, as far as they lie apart, before training begins."""
 
     @abstractmethod
     def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:

@@ -1,0 +1,182 @@
+"""The operator that we ship: what comes next was set off by a past event, minutes or months ago, or it is taste.
+
+It is MARS with two things changed. The gate sees how much of the past each head still finds alive, as the law of a
+Hawkes process has it; and what is summed up is what the events were, not what the encoder made of them::
+
+    S_k = Σ_i 2^(-(now - t_i) / half-life_k)           evidence: how much of the past is alive at time scale k
+    Z_k = Σ_i 2^(-(now - t_i) / half-life_k) e_i / S_k  average of the item embeddings
+    α   = softmax over (taste, 1 ... K) of (0, g_k(h_last) + log S_k)
+    h_u = h_last + α_0 (U Z_0 + b_0) + Σ_k α_k (W Z_k + b_k)   user vector; Z_0 averages all events alike
+
+So α_k is the probability that an event sets off the next one at time scale k, and α_0 that none does. Nothing forces
+the heads apart and nothing has to: each half-life follows the likelihood of the data alone. In linear time a head is
+one exponential, so that a user's past is K + 1 sums of item embeddings, whatever the encoder.
+
+Shape letters: B users, L positions, Q positions that are read out, K heads, d dimensions.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from marsrec.nn.kernels.decayed_average import decayed_average_and_total
+
+HIDDEN = 64
+"""Width of the gate."""
+SPEED = 3.0
+"""Half-lives have farther to go than other weights: what is learned is their logarithm, divided by this."""
+SHORTEST, LONGEST = 1 / 3600, 100 * 365.25 * 24
+"""Half-lives in hours that are never left: a second and a hundred years."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the operator saw and decided."""
+
+    users: Tensor
+    """(..., d) user vectors."""
+    alive: Tensor
+    """(..., 1 + K) α: the share of taste, then of the heads; they sum to 1."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """All that the operator needs of the past of B users: decaying sums, as of the latest event."""
+
+    sums: Tensor
+    """(B, 1 + K, d) of item embeddings."""
+    counts: Tensor
+    """(B, 1 + K) of events; the first does not decay and counts them all."""
+    time: Tensor
+    """(B,) time of the latest event; means nothing before the first."""
+
+
+class Hawkes(nn.Module):
+    """Weigh past events by the chance that they set off the next one, at K learned half-lives, and taste by the rest.
+
+    Parameters
+    ----------
+    dim : int
+        Width of states and items.
+    heads : int
+        Number K of half-lives.
+    tau0 : float
+        One hour, in the unit of the times that will be given (3600 for seconds).
+
+    Examples
+    --------
+    >>> _ = torch.manual_seed(0)
+    >>> operator = Hawkes(dim=8, heads=3)
+    >>> states, items = torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    >>> times = torch.tensor([[0, 60, 3600, 7200, 90000], [0, 10, 20, 30, 40]])
+    >>> operator(states, items, times, now=times[:, -1:] + 60, first=4).users.shape
+    torch.Size([2, 1, 8])
+    """
+
+    def __init__(self, dim: int, heads: int = 4, *, tau0: float = 3600.0) -> None:
+        super().__init__()
+        if dim < 1 or heads < 1:
+            raise ValueError(f"Hawkes wants dim and heads of at least 1; found {dim} and {heads}")
+        self.dim, self.tau0 = dim, tau0
+        self.raw_half_lives = nn.Parameter(torch.zeros(heads))
+        self.strengths = nn.Parameter(torch.zeros(heads))
+        self.gate = nn.Sequential(nn.Linear(dim, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, heads))
+        self.effects = nn.Linear(dim, dim, bias=False)  # W
+        self.taste = nn.Linear(dim, dim, bias=False)  # U
+        self.offsets = nn.Parameter(torch.zeros(1 + heads, dim))  # b
+        self.spread(0.1, 1000.0)
+        self.reset_neutral()
+
+    def reset_neutral(self) -> None:
+        """Let training start from a gate that is the same for all users. Call it after an own init."""
+        last = self.gate[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def spread(self, shortest: float, longest: float) -> None:
+        """Spread the half-lives evenly, by their logarithms, between two of them in hours."""
+        places = torch.linspace(0, 1, len(self.raw_half_lives)) if len(self.raw_half_lives) > 1 else torch.tensor([0.5])
+        with torch.no_grad():
+            self.raw_half_lives.copy_((math.log(shortest) + places * math.log(longest / shortest)) / SPEED)
+
+    def half_lives(self) -> Tensor:
+        """(K,) hours after which an event sets off half as much."""
+        return (SPEED * self.raw_half_lives).exp().clamp(SHORTEST, LONGEST)
+
+    def rates(self) -> Tensor:
+        """(1 + K,) rates of decay per hour: none for taste, then those of the heads."""
+        rates = math.log(2) / self.half_lives()
+        return torch.cat([rates.new_zeros(1), rates])
+
+    def forward(self, states: Tensor, items: Tensor, times: Tensor, *, now: Tensor, first: int = 0) -> Reading:
+        """Read out at the positions from `first` on, each as if the history ended there.
+
+        Parameters
+        ----------
+        states, items : Tensor (B, L, d)
+            What a causal encoder made of the events, and their embeddings; padding on the right.
+        times : Tensor (B, L)
+            Times of the events as integers.
+        now : Tensor (B, Q)
+            From when ages are measured at each position, Q = L - first.
+        first : int
+            First position that is read out.
+        """
+        rates = self.rates().expand(*now.shape, -1)
+        averages, evidence = decayed_average_and_total(
+            items, times, now, rates, first=first, tau0=self.tau0, time_scale="linear"
+        )
+        return self.fuse(averages, evidence, states[:, first:])
+
+    def weigh(self, times: Tensor, now: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights (B, 1 + K, L) of events in each average, and evidence (B, 1 + K), at the moments `now` (B,)."""
+        inside = torch.arange(times.shape[1], device=times.device) < lengths[:, None]
+        logits = -self.rates()[:, None] * self._hours(now[:, None] - times)[:, None].to(self.strengths.dtype)
+        logits = logits.masked_fill(~inside[:, None], -torch.inf)
+        return logits.softmax(dim=-1), logits.logsumexp(dim=-1)
+
+    def shares(self, evidence: Tensor, last_states: Tensor) -> Tensor:
+        """α (..., 1 + K) from the logarithms of the evidence (..., 1 + K), of which the first is not looked at."""
+        heads = self.strengths + self.gate(last_states) + evidence[..., 1:]
+        return torch.cat([torch.zeros_like(heads[..., :1]), heads], dim=-1).softmax(dim=-1)
+
+    def fuse(self, averages: Tensor, evidence: Tensor, last_states: Tensor) -> Reading:
+        """User vectors from averages (..., 1 + K, d), evidence (..., 1 + K) and states (..., d)."""
+        alive = self.shares(evidence, last_states)
+        weighed = alive[..., None] * averages
+        users = last_states + self.taste(weighed[..., 0, :]) + self.effects(weighed[..., 1:, :].sum(dim=-2))
+        users = users + alive @ self.offsets
+        return Reading(users, alive)
+
+    # Live: sums that decay.
+
+    def start(self, zeros: Tensor) -> Past:
+        """The past of users without events, from (B, d) zeros."""
+        sums = zeros[:, None].repeat(1, 1 + len(self.strengths), 1)
+        return Past(sums, sums[..., 0].clone(), torch.zeros(len(zeros), dtype=torch.int64, device=zeros.device))
+
+    def extend(self, past: Past, items: Tensor, times: Tensor) -> Past:
+        """Add events with (B, L, d) embeddings at (B, L) times; one before the latest counts as at the same time."""
+        if items.shape[1] == 0:
+            return past
+        empty = past.counts[:, 0] == 0
+        times = torch.where(empty[:, None], times, torch.maximum(times, past.time[:, None])).cummax(dim=1).values
+        latest = times[:, -1]
+        elapsed = torch.cat([torch.where(empty, 0, latest - past.time)[:, None], latest[:, None] - times], dim=1)
+        decays = torch.exp(-self._hours(elapsed)[..., None] * self.rates())  # (B, 1 + L, 1 + K)
+        before, new = decays[:, 0], decays[:, 1:]
+        sums = before[..., None] * past.sums + new.transpose(1, 2) @ items
+        return replace(past, sums=sums, counts=before * past.counts + new.sum(1), time=latest)
+
+    def recall(self, past: Past, last_states: Tensor, now: Tensor) -> Reading:
+        """User vectors at the moments `now` (B,), not before the latest events."""
+        tiny = torch.finfo(past.counts.dtype).tiny
+        averages = past.sums / past.counts.clamp(min=tiny)[..., None]
+        evidence = past.counts.clamp(min=tiny).log() - self._hours(now - past.time)[:, None] * self.rates()
+        return self.fuse(averages, evidence, last_states)
+
+    def _hours(self, elapsed: Tensor) -> Tensor:
+        return elapsed.clamp(min=0).to(torch.promote_types(self.strengths.dtype, torch.float32)) / self.tau0

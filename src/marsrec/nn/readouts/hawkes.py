@@ -1,0 +1,135 @@
+"""The operator that we ship as a readout; see `marsrec.nn.hawkes`."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from marsrec.data.batches import Batch
+from marsrec.nn.encoders.base import Memory, init_normal, picked
+from marsrec.nn.hawkes import Hawkes, Past
+from marsrec.nn.kernels.dropout import Dropout
+from marsrec.nn.readouts.base import (
+    Contributions,
+    Readout,
+    ReadoutOutput,
+    ReadoutSettings,
+    TimeScales,
+    first_target,
+    same_width,
+)
+from marsrec.nn.readouts.mars import Clock
+
+START = 0.05
+"""Standard deviation of the maps of item embeddings before training."""
+
+
+class HawkesReadoutSettings(ReadoutSettings):
+    """Past events weighed by the chance that they set off the next one, at K learned half-lives; else taste."""
+
+    name: Literal["hawkes"] = "hawkes"
+    heads: int = Field(4, ge=1)
+    """Number K of half-lives."""
+    clock: Clock = "last-event"
+    """From when ages are measured: the latest event or the moment of the request (in training and evaluation the time
+    of the target, which other models do not see)."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on the user vector."""
+
+    def build(self, dim: int, width: int, tau0: float) -> "HawkesReadout":
+        """Make the readout."""
+        same_width(self.name, dim, width)
+        return HawkesReadout(dim, tau0, self)
+
+    def differences(self, usual: "HawkesReadoutSettings") -> list[str]:
+        """See `Part.differences`."""
+        return ["request clock"] * (self.clock == "request")
+
+
+class HawkesReadout(Readout):
+    """The operator on top of an encoder."""
+
+    def __init__(self, dim: int, tau0: float, settings: HawkesReadoutSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.operator = Hawkes(dim, settings.heads, tau0=tau0)
+        self.dropout = Dropout(settings.dropout)
+        init_normal(self)
+        for linear in (self.operator.effects, self.operator.taste):
+            torch.nn.init.normal_(linear.weight, std=START)
+        self.operator.reset_neutral()
+
+    def begin(self, gaps: Tensor) -> None:
+        """See `Readout.begin`: the half-lives start where the gaps are."""
+        if len(gaps):
+            shortest, longest = torch.quantile(gaps[:: 1 + len(gaps) // 1_000_000], gaps.new_tensor([0.05, 0.95]))
+            self.operator.spread(float(shortest), float(longest))
+
+    @property
+    def sees_times(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def sees_request_time(self) -> bool:
+        """On the request clock."""
+        return self.settings.clock == "request"
+
+    def forward(self, states: Tensor, embedded: Tensor, batch: Batch, at_targets: bool) -> ReadoutOutput:
+        """See `Readout.forward`."""
+        if at_targets:
+            first = first_target(batch)
+            now = (batch.target_times if self.sees_request_time else batch.times)[:, first:]
+            reading = self.operator(states, embedded, batch.times, now=now, first=first)
+            return ReadoutOutput(self.dropout(picked(reading.users, batch.targets[:, first:] > 0)))
+        weights, evidence = self._weigh(batch)
+        users = self.operator.fuse(weights @ embedded, evidence, batch.at_last(states)).users
+        return ReadoutOutput(self.dropout(users))
+
+    def _weigh(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Weights of the events and evidence at each row's latest event, on this readout's clock."""
+        clock = batch.target_times if self.sees_request_time else batch.times
+        return self.operator.weigh(batch.times, clock.gather(1, batch.last[:, None])[:, 0], batch.lengths)
+
+    def contributions(
+        self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False
+    ) -> Contributions | None:
+        """See `Readout.contributions`; the first head is taste, in which all events count alike."""
+        operator = self.operator
+        weights, evidence = self._weigh(batch)
+        rest = batch.at_last(states)
+        reading = operator.fuse(weights @ embedded, evidence, rest)
+        effects, taste = operator.effects(embedded[0]), operator.taste(embedded[0])  # (L, d)
+        values = torch.stack([taste, *[effects] * self.settings.heads]) + operator.offsets[:, None]
+        user, gate = reading.users[0], reading.alive[0]
+        return Contributions(user, rest[0], values, weights[0], gate, self.time_scales())
+
+    def time_scales(self) -> TimeScales:
+        """See `Readout.time_scales`; taste never fades."""
+        lives = self.operator.half_lives().detach()
+        endless = lives.new_full((1,), torch.inf)
+        return TimeScales(self.operator.rates().detach(), torch.cat([endless, lives]), "hours", "linear")
+
+    # Live.
+
+    @property
+    def streams(self) -> bool:
+        """Yes."""
+        return True
+
+    def start(self, zeros: Tensor) -> Memory:
+        """See `Readout.start`."""
+        past = self.operator.start(zeros)
+        return past.sums, past.counts, past.time, zeros
+
+    def remember(self, memory: Memory, states: Tensor, embedded: Tensor, times: Tensor) -> Memory:
+        """See `Readout.remember`."""
+        past = self.operator.extend(Past(*memory[:3]), embedded, times)
+        return past.sums, past.counts, past.time, states[:, -1]
+
+    def recall(self, memory: Memory, now: Tensor) -> Tensor:
+        """See `Readout.recall`."""
+        past = Past(*memory[:3])
+        moment = now if self.sees_request_time else past.time
+        return self.operator.recall(past, memory[3], moment).users
