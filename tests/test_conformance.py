@@ -27,8 +27,7 @@ ITEMS, LENGTH = 7, 10
 SPLIT = leave_one_out(histories_of(cyclic_log(users=9, events=9, items=ITEMS)))
 MODELS: dict[str, dict[str, Any]] = {name: {"model": name} for name in RECIPES} | {
     "gru + mars": {"model": "gru4rec", "readout": "mars"},
-    "sasrec + hawkes": {"model": "sasrec", "readout": "hawkes"},
-    "mamba4rec + hawkes": {"model": "mamba4rec", "readout": {"name": "hawkes", "clock": "request"}},
+    "hawkes-m, request clock": {"model": "hawkes-m", "readout": {"name": "hawkes", "clock": "request"}},
     "time-interval + mars": {"model": "tisasrec", "readout": "mars"},
 }
 SMALL = {"dim": 8, "length": LENGTH}

@@ -94,6 +94,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "mars-t": Recipe(readout="mars", time="real elapsed time"),
     "mars-m": Recipe(encoder={"name": "mamba", "layers": 2}, readout="mars", time="real elapsed time"),
+    "hawkes-t": Recipe(readout="hawkes", time="real elapsed time"),
+    "hawkes-m": Recipe(encoder={"name": "mamba", "layers": 2}, readout="hawkes", time="real elapsed time"),
 }
 
 BACKBONES = "mars-t", "mars-m"

@@ -1,7 +1,7 @@
 """The picture of the demonstration: decay as it is in the data, beside what a model learned of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -10,24 +10,21 @@ from marsrec.data.moments import spell_duration
 from marsrec.lab.plot import COLORS, STYLES, plot
 
 
-def draw_decay(path: Path, truth: HawkesTruth, rates: Any, lives: Any, gate: Any) -> None:
+def draw_decay(path: Path, truth: HawkesTruth, lives: Sequence[float], gate: Sequence[float]) -> None:
     """Draw the true excitation kernels and the learned decay curves over age, on logarithmic time."""
     hours = np.logspace(-2, np.log10(24 * 90), 400)
     figure, (left, right) = plot(2, width=11, height=5, share_y=True)
-    for index, k in enumerate(np.argsort(-truth.rates)):
-        curve = np.exp(-truth.rates[k] * hours)
-        label = f"half-life {spell_duration(3600 * np.log(2) / truth.rates[k])}, weight {truth.weights[k]:.2f}"
-        left.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
-    mixture = (truth.weights[:, None] * np.exp(-truth.rates[:, None] * hours)).sum(0) / truth.weights.sum()
-    left.plot(hours, mixture, color="black", linewidth=3, alpha=0.35, label="mixture")
+    true = np.log(2) / truth.rates
+    for axis, halves, weights, name in ((left, true, truth.weights, "weight"), (right, lives, gate, "gate")):
+        curves = []
+        for index, k in enumerate(np.argsort(halves)):
+            curves.append(weights[k] * 0.5 ** (hours / halves[k]))
+            label = f"half-life {spell_duration(3600 * halves[k])}, {name} {weights[k]:.2f}"
+            axis.plot(hours, curves[-1] / weights[k], label=label, linestyle=STYLES[index + 1], color=COLORS[index + 1])
+        mixed = np.sum(curves, axis=0) / np.sum(weights)
+        axis.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="all together")
     left.set_title("What the data do: excitation by an earlier event")
-    for index, k in enumerate(np.argsort(-rates)):
-        curve = (1 + hours) ** -rates[k]
-        label = f"half-life {spell_duration(3600 * lives[k])}, gate {gate[k]:.2f}"
-        right.plot(hours, curve, linestyle=STYLES[index + 1], color=COLORS[index + 1], label=label)
-    mixed = (gate[:, None] * (1 + hours) ** -rates[:, None]).sum(0)
-    right.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="fused by the gate")
-    right.set_title("What mars-t learned: weight of an event by its age")
+    right.set_title("What the model learned: weight of an event by its age")
     marks = {1 / 60: "1 min", 1: "1 h", 24: "1 day", 24 * 7: "1 week", 24 * 90: "90 days"}
     for axis in (left, right):
         axis.set_xscale("log")

@@ -1,4 +1,4 @@
-"""The demonstration: three models on synthetic data in which time decides, and a look at what MARS learned."""
+"""The demonstration: three models on synthetic data in which time decides, and a look at what the best one learned."""
 
 import math
 import shutil
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from marsrec.data.histories import Histories
 
 TRAINING: dict[str, Any] = {
-    "epochs": 12,
-    "patience": 3,
+    "epochs": 10,
+    "patience": 10,
     "targets_per_batch": 1024,
-    "learning_rate": 3e-3,
+    "learning_rate": 1e-2,
+    "schedule": "cosine",
     "tensorboard": False,
 }
-OPTIONS = {"length": 50, "encoder.dropout": 0.2}
+OPTIONS = {"length": 50, "encoder.dropout": 0.2, "readout.dropout": 0.2, "item_std": 0.1}
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sasrec": ("sasrec", {}),
-    "mars-t": ("mars-t", {}),
-    "mars-t, request clock": ("mars-t", {"readout.clock": "request"}),
+    "hawkes-t": ("hawkes-t", {"readout.heads": 3}),
+    "hawkes-t, request clock": ("hawkes-t", {"readout.heads": 3, "readout.clock": "request"}),
 }
-BEST = "mars-t, request clock"
+BEST = "hawkes-t, request clock"
 
 
 def demo(
@@ -35,7 +36,7 @@ def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that shows why.")] = False,
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
-    """Train SASRec, and MARS-T on two clocks, on synthetic data in which time decides; show what MARS learned."""
+    """Train sasrec, and hawkes-t on two clocks, on synthetic data in which time decides; show what was learned."""
     folders = run(out)
     if serve:
         from marsrec.cli.serve import serve as serve_models
@@ -45,7 +46,7 @@ def demo(
 
 
 def run(out: Path) -> list[Path]:
-    """Train sasrec, and mars-t on both clocks, on the hawkes log; compare them and explain a recommendation.
+    """Train sasrec, and hawkes-t on both clocks, on the hawkes log; compare them and explain a recommendation.
 
     Returns the folders of the models, the best first.
     """
@@ -76,24 +77,24 @@ def run(out: Path) -> list[Path]:
         console.note(
             f"{title}: NDCG@10 {gain:+.1%} against sasrec, which has the same encoder and sees only the order."
         )
-    console.note("On the request clock mars-t also sees the time of the request, which the others do not.")
+    console.note("On the request clock hawkes-t also sees the time of the request, which the others do not.")
 
-    mars = trained[BEST]
-    heads = read_heads(mars)
-    rates, user_of = heads.rates.median(0)
-    lives, gate = heads.half_lives.gather(0, user_of[None])[0].numpy(), heads.gate.mean(0).numpy()
-    _show_lives(truth, lives, gate)
+    best = trained[BEST]
+    heads = read_heads(best)
+    background, *gate = heads.gate.mean(0).tolist()
+    lives = heads.half_lives[0, 1:].tolist()  # the same for all users; the first head never fades
+    _show_lives(truth, lives, gate, background)
     picture = out / "decay.png"
-    draw_decay(picture, truth, rates.numpy(), lives, gate)
+    draw_decay(picture, truth, lives, gate)
 
     user, last = _example_user(histories)
     soon, later = last + 10 * 60, last + 30 * 86_400
-    lists = [mars.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
+    lists = [best.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
     title = f"Recommended to {user} at two moments after the latest event"
     rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
     console.table(title, ["rank", "10 minutes later", "30 days later"], rows)
     console.note("Why, 10 minutes later:")
-    console.explanation(mars.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
+    console.explanation(best.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
     console.note(f"\nPicture of the decay curves: {picture}")
     folder = out / _folder(BEST)
     console.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
@@ -110,16 +111,20 @@ def _folder(title: str) -> str:
     return title.replace(",", "").replace(" ", "-")
 
 
-def _show_lives(truth: "HawkesTruth", lives: Any, gate: Any) -> None:
-    learned = sorted(zip(lives.tolist(), gate.tolist(), strict=True))
-    true = sorted(zip((math.log(2) / truth.rates).tolist(), truth.weights.tolist(), strict=True))
-    rows = []
-    for index in range(max(len(learned), len(true))):
-        left = [_spell(true[index][0]), f"{true[index][1]:.2f}"] if index < len(true) else ["", ""]
-        right = [_spell(learned[index][0]), f"{learned[index][1]:.2f}"] if index < len(learned) else ["", ""]
-        rows.append(left + right)
-    columns = ["true half-life", "weight", "learned half-life", "gate"]
-    console.table(f"Time scales of the process, and of the heads of {BEST} (median user)", columns, rows)
+def _show_lives(truth: "HawkesTruth", lives: list[float], gate: list[float], background: float) -> None:
+    """Time scales side by side, with the share of the events that each brings about."""
+    true = sorted(zip((math.log(2) / truth.rates).tolist(), (truth.branching * truth.weights).tolist(), strict=True))
+    learned = sorted(zip(lives, gate, strict=True))
+    rows = [
+        [_spell(life), f"{share:.2f}", _spell(found), f"{chance:.2f}"]
+        for (life, share), (found, chance) in zip(true, learned, strict=True)
+    ]
+    rows.append(["background", f"{1 - truth.branching:.2f}", "background", f"{background:.2f}"])
+    columns = ["true half-life", "share of events", "learned half-life", "gate"]
+    console.table(f"Time scales of the process, and of {BEST}", columns, rows)
+    console.note(
+        "A gate is the chance that an earlier event sets off the next one at this time scale, mean over users."
+    )
 
 
 def _spell(hours: float) -> str:

@@ -107,10 +107,19 @@ def fit(
 def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) -> None:
     """Show how the training went, and what can be done next."""
     from marsrec.data.moments import spell_duration
+    from marsrec.training.settings import MONITOR
 
     measured = recommender.metrics
     shown = {part: measured[part] for part in ("valid", "test")}
     console.metrics(f"{measured['model']} on {data} (× 100, all items ranked, history not masked)", shown)
+    untrained = measured["yardsticks"]["test"]
+    console.metrics("The same test without training (× 100)", untrained)
+    best = max(untrained, key=lambda name: untrained[name][MONITOR])
+    if measured["test"][MONITOR] < untrained[best][MONITOR]:
+        console.note(
+            f"{best!r} needs no training and has the higher {MONITOR} here. Train longer or take another model; if "
+            "that does not help, the log has no more to tell."
+        )
     console.note(
         f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."
     )

@@ -7,6 +7,7 @@ not learned it.
 import numpy as np
 from numpy.typing import NDArray
 
+from marsrec.compute.compiled import kernel
 from marsrec.data.splits import Part, Split
 from marsrec.evaluation.evaluate import past_items
 from marsrec.evaluation.measures import KS, figures, measures
@@ -34,37 +35,56 @@ def yardsticks(split: Split, part: Part = "test") -> dict[str, dict[str, float]]
     >>> {name: row["MRR@10"] for name, row in found.items()}
     {'popularity': 0.666..., 'what followed': 1.0, 'own items': 0.5}
     """
-    counts = split.item_counts[1:]
-    popularity = np.append(0.0, counts / (counts.max() + 1))  # below 1, which is what one pair of items counts
     histories, targets = split.histories, split.targets(part)
+    counts = split.item_counts
+    popularity = counts / (counts.max() + 1)  # below 1, which is what one pair of items counts
     followers, offsets, pairs = _followers(split)
-    latest = histories.items[targets.positions - 1]
-    past, had = past_items(histories, targets)
-    above = pairs.max(initial=0) + 2.0  # what is added to the rankings that come first
+    starts, had = past_items(histories, targets)
+    wanted, latest = (histories.items[place].astype(np.int64) for place in (targets.positions, targets.positions - 1))
+    rankings = {"popularity": (False, False), "what followed": (True, False), "own items": (True, True)}
+    found = {}
+    for name, (follow, own) in rankings.items():
+        scored = followers, offsets * follow, pairs.astype(np.float64), had, starts * own
+        ranks = _ranks(wanted, latest, popularity, np.sort(popularity[1:]), *scored)
+        found[name] = figures(measures(ks=KS), ranks)
+    return found
 
-    wanted, sorted_popularity = histories.items[targets.positions], np.sort(popularity[1:])
 
-    def ranks(first: bool, second: bool) -> _Floats:
-        """Those of the targets. Few items of a row have more than their popularity; the others are counted at once."""
-        found, scores = np.empty(len(targets)), popularity.copy()
-        for target, item in enumerate(wanted):
-            own = had[past[target] : past[target + 1]] if first else had[:0]
-            known = slice(offsets[latest[target]], offsets[latest[target] + 1] if second else 0)
-            scores[followers[known]] += pairs[known]
-            np.add.at(scores, own, above * FADING ** np.arange(len(own) - 1, -1, -1.0))
-            scores[own] += above
-            named = np.unique(np.concatenate([own, followers[known]]))
-            score, values, usual = scores[item], scores[named], popularity[named]
-            greater = len(counts) - np.searchsorted(sorted_popularity, score, "right")
-            at_least = len(counts) - np.searchsorted(sorted_popularity, score, "left")
-            greater += (values > score).sum() - (usual > score).sum()
-            at_least += (values >= score).sum() - (usual >= score).sum()
-            found[target] = (greater + at_least + 1) / 2  # equals share the middle of their places
-            scores[named] = usual
-        return found
-
-    rankings = {"popularity": (False, False), "what followed": (False, True), "own items": (True, True)}
-    return {name: figures(measures(ks=KS), ranks(*which)) for name, which in rankings.items()}
+@kernel(parallel=False, exact=True)
+def _ranks(
+    wanted: _Ints,
+    latest: _Ints,
+    popularity: _Floats,
+    in_order: _Floats,
+    followers: _Ints,
+    offsets: _Ints,
+    pairs: _Floats,
+    had: _Ints,
+    starts: _Ints,
+) -> _Floats:
+    """Ranks of the wanted items. Few items of a row have more than their popularity; the others are counted at once."""
+    ranks = np.empty(len(wanted))
+    scores, counted = popularity.copy(), np.zeros(len(popularity), np.bool_)
+    above = 2.0 + (pairs.max() if len(pairs) else 0.0)  # an own item comes before all that followed
+    for row in range(len(wanted)):
+        known, own = slice(offsets[latest[row]], offsets[latest[row] + 1]), had[starts[row] : starts[row + 1]]
+        named = np.append(followers[known], own)
+        for place in range(known.start, known.stop):
+            scores[followers[place]] += pairs[place]
+        for place in range(len(own)):
+            scores[own[place]] += above * (1 + FADING ** (len(own) - 1 - place))
+        score = scores[wanted[row]]
+        greater = len(in_order) - np.searchsorted(in_order, score, "right")
+        at_least = len(in_order) - np.searchsorted(in_order, score, "left")
+        for item in named:
+            if not counted[item]:
+                counted[item] = True
+                greater += int(scores[item] > score) - int(popularity[item] > score)
+                at_least += int(scores[item] >= score) - int(popularity[item] >= score)
+        for item in named:
+            scores[item], counted[item] = popularity[item], False
+        ranks[row] = (greater + at_least + 1) / 2  # equals share the middle of their places
+    return ranks
 
 
 def _followers(split: Split) -> tuple[_Ints, _Ints, _Ints]:

@@ -73,7 +73,7 @@ class Decay(Settings):
     @property
     def bounded(self) -> bool:
         """Whether users' exponents stay where the modulation of MARS keeps them; another readout may go further."""
-        factors = [np.divide(head.rates.quantiles, head.base_rate) for head in self.heads]
+        factors = [np.divide(head.rates.quantiles, head.base_rate) for head in self.heads if head.base_rate]
         return bool(np.abs(np.log(factors)).max() < 1.001 * SIGMA)
 
     def weight(self, ages: NDArray[Any], rate: float) -> NDArray[Any]:

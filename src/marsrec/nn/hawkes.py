@@ -1,16 +1,18 @@
-"""The operator that we ship: what comes next was set off by a past event, minutes or months ago, or it is taste.
+"""The operator that we ship: what comes next was set off by a past event, minutes or months ago, or by none.
 
 It is MARS with two things changed. The gate sees how much of the past each head still finds alive, as the law of a
 Hawkes process has it; and what is summed up is what the events were, not what the encoder made of them::
 
-    S_k = Σ_i 2^(-(now - t_i) / half-life_k)           evidence: how much of the past is alive at time scale k
-    Z_k = Σ_i 2^(-(now - t_i) / half-life_k) e_i / S_k  average of the item embeddings
-    α   = softmax over (taste, 1 ... K) of (0, g_k(h_last) + log S_k)
-    h_u = h_last + α_0 (U Z_0 + b_0) + Σ_k α_k (W Z_k + b_k)   user vector; Z_0 averages all events alike
+    S_k = Σ_i 2^(-(now - t_i) / half-life_k)             evidence: how much of the past is alive at time scale k
+    Z_k = Σ_i 2^(-(now - t_i) / half-life_k) e_i / S_k   average of the item embeddings; Z_0 is that of all alike
+    g, δ = MLP(h_last, log(1 + S))                       context: what the evidence means for this user
+    α   = softmax over 0 ... K of (0, g_k + log S_k)
+    h_u = α_0 (h_last + δ + U Z_0 + b_0) + Σ_k α_k (W Z_k + b_k)
 
-So α_k is the probability that an event sets off the next one at time scale k, and α_0 that none does. Nothing forces
-the heads apart and nothing has to: each half-life follows the likelihood of the data alone. In linear time a head is
-one exponential, so that a user's past is K + 1 sums of item embeddings, whatever the encoder.
+So α_k is the probability that an event sets off the next one at time scale k. α_0 is that none does: then the encoder
+and the user's taste speak. Nothing forces the heads apart and nothing has to, since each half-life follows the
+likelihood of the data alone. In linear time a head is one exponential, so that a user's past is K + 1 sums of item
+embeddings, whatever the encoder.
 
 Shape letters: B users, L positions, Q positions that are read out, K heads, d dimensions.
 """
@@ -19,6 +21,7 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import decayed_average_and_total
@@ -37,8 +40,10 @@ class Reading:
 
     users: Tensor
     """(..., d) user vectors."""
+    background: Tensor
+    """(..., d) what belongs to no single event: α_0 (h_last + δ)."""
     alive: Tensor
-    """(..., 1 + K) α: the share of taste, then of the heads; they sum to 1."""
+    """(..., 1 + K) α: the share of the background, then of the heads; they sum to 1."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Past:
 
 
 class Hawkes(nn.Module):
-    """Weigh past events by the chance that they set off the next one, at K learned half-lives, and taste by the rest.
+    """Weigh past events by the chance that they set off the next one, at K learned half-lives; the rest is background.
 
     Parameters
     ----------
@@ -81,8 +86,8 @@ class Hawkes(nn.Module):
             raise ValueError(f"Hawkes wants dim and heads of at least 1; found {dim} and {heads}")
         self.dim, self.tau0 = dim, tau0
         self.raw_half_lives = nn.Parameter(torch.zeros(heads))
-        self.strengths = nn.Parameter(torch.zeros(heads))
-        self.gate = nn.Sequential(nn.Linear(dim, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, heads))
+        self.strengths = nn.Parameter(torch.full((heads,), -2.0))  # training starts near the backbone
+        self.context = nn.Sequential(nn.Linear(dim + heads, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, dim + heads))
         self.effects = nn.Linear(dim, dim, bias=False)  # W
         self.taste = nn.Linear(dim, dim, bias=False)  # U
         self.offsets = nn.Parameter(torch.zeros(1 + heads, dim))  # b
@@ -91,7 +96,7 @@ class Hawkes(nn.Module):
 
     def reset_neutral(self) -> None:
         """Let training start from a gate that is the same for all users. Call it after an own init."""
-        last = self.gate[-1]
+        last = self.context[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -107,7 +112,7 @@ class Hawkes(nn.Module):
         return (SPEED * self.raw_half_lives).exp().clamp(SHORTEST, LONGEST)
 
     def rates(self) -> Tensor:
-        """(1 + K,) rates of decay per hour: none for taste, then those of the heads."""
+        """(1 + K,) rates of decay per hour: none for the background, then those of the heads."""
         rates = math.log(2) / self.half_lives()
         return torch.cat([rates.new_zeros(1), rates])
 
@@ -138,18 +143,17 @@ class Hawkes(nn.Module):
         logits = logits.masked_fill(~inside[:, None], -torch.inf)
         return logits.softmax(dim=-1), logits.logsumexp(dim=-1)
 
-    def shares(self, evidence: Tensor, last_states: Tensor) -> Tensor:
-        """α (..., 1 + K) from the logarithms of the evidence (..., 1 + K), of which the first is not looked at."""
-        heads = self.strengths + self.gate(last_states) + evidence[..., 1:]
-        return torch.cat([torch.zeros_like(heads[..., :1]), heads], dim=-1).softmax(dim=-1)
-
     def fuse(self, averages: Tensor, evidence: Tensor, last_states: Tensor) -> Reading:
         """User vectors from averages (..., 1 + K, d), evidence (..., 1 + K) and states (..., d)."""
-        alive = self.shares(evidence, last_states)
+        evidence = evidence[..., 1:]
+        context = self.context(torch.cat([last_states, F.softplus(evidence)], dim=-1))
+        change, gate = context.split([self.dim, evidence.shape[-1]], dim=-1)
+        heads = self.strengths + gate + evidence
+        alive = torch.cat([torch.zeros_like(heads[..., :1]), heads], dim=-1).softmax(dim=-1)
+        background = alive[..., :1] * (last_states + change)
         weighed = alive[..., None] * averages
-        users = last_states + self.taste(weighed[..., 0, :]) + self.effects(weighed[..., 1:, :].sum(dim=-2))
-        users = users + alive @ self.offsets
-        return Reading(users, alive)
+        events = self.taste(weighed[..., 0, :]) + self.effects(weighed[..., 1:, :].sum(dim=-2)) + alive @ self.offsets
+        return Reading(background + events, background, alive)
 
     # Live: sums that decay.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from marsrec.data.source import Source
 from marsrec.data.splits import Part, Split, SplitSettings
 from marsrec.evaluation.evaluate import evaluate
+from marsrec.evaluation.yardsticks import yardsticks
 from marsrec.models import rule, title
 from marsrec.nn.settings import ModelSettings
 from marsrec.provenance import machine, versions
@@ -59,6 +60,7 @@ def _measure(fitted: Fitted, parts: Split, settings: ModelSettings, split: Split
     measured: tuple[Part, ...] = ("valid", "test") if test else ("valid",)
     return {
         **{part: evaluate(fitted.model, parts, settings.length, part).metrics for part in measured},
+        "yardsticks": {part: yardsticks(parts, part) for part in measured},
         "model": title(settings),
         "protocol": {
             "split": split.model_dump(mode="json"),

@@ -1,6 +1,7 @@
 """The operator that we ship as a readout; see `marsrec.nn.hawkes`."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -21,12 +22,9 @@ from marsrec.nn.readouts.base import (
 )
 from marsrec.nn.readouts.mars import Clock
 
-START = 0.05
-"""Standard deviation of the maps of item embeddings before training."""
-
 
 class HawkesReadoutSettings(ReadoutSettings):
-    """Past events weighed by the chance that they set off the next one, at K learned half-lives; else taste."""
+    """Past events weighed by the chance that they set off the next one, at K learned half-lives; else the encoder's."""
 
     name: Literal["hawkes"] = "hawkes"
     heads: int = Field(4, ge=1)
@@ -41,6 +39,10 @@ class HawkesReadoutSettings(ReadoutSettings):
         """Make the readout."""
         same_width(self.name, dim, width)
         return HawkesReadout(dim, tau0, self)
+
+    def suited_to_data(self, dense: bool) -> Mapping[str, Any]:
+        """See `Part.suited_to_data`."""
+        return {"heads": 8} if dense else {}
 
     def differences(self, usual: "HawkesReadoutSettings") -> list[str]:
         """See `Part.differences`."""
@@ -57,7 +59,7 @@ class HawkesReadout(Readout):
         self.dropout = Dropout(settings.dropout)
         init_normal(self)
         for linear in (self.operator.effects, self.operator.taste):
-            torch.nn.init.normal_(linear.weight, std=START)
+            torch.nn.init.normal_(linear.weight, std=dim**-0.5)  # as long as what they map
         self.operator.reset_neutral()
 
     def begin(self, gaps: Tensor) -> None:
@@ -95,18 +97,18 @@ class HawkesReadout(Readout):
     def contributions(
         self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False
     ) -> Contributions | None:
-        """See `Readout.contributions`; the first head is taste, in which all events count alike."""
+        """See `Readout.contributions`; the first head is the background, in which all events count alike."""
         operator = self.operator
         weights, evidence = self._weigh(batch)
-        rest = batch.at_last(states)
-        reading = operator.fuse(weights @ embedded, evidence, rest)
+        state = batch.at_last(states)
+        reading = operator.fuse(weights @ embedded, evidence, state)
         effects, taste = operator.effects(embedded[0]), operator.taste(embedded[0])  # (L, d)
         values = torch.stack([taste, *[effects] * self.settings.heads]) + operator.offsets[:, None]
         user, gate = reading.users[0], reading.alive[0]
-        return Contributions(user, rest[0], values, weights[0], gate, self.time_scales())
+        return Contributions(user, reading.background[0], values, weights[0], gate, self.time_scales())
 
     def time_scales(self) -> TimeScales:
-        """See `Readout.time_scales`; taste never fades."""
+        """See `Readout.time_scales`; the background never fades."""
         lives = self.operator.half_lives().detach()
         endless = lives.new_full((1,), torch.inf)
         return TimeScales(self.operator.rates().detach(), torch.cat([endless, lives]), "hours", "linear")
