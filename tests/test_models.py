@@ -21,6 +21,8 @@ from marsrec.models import RECIPES, backbone, model_settings, rule, title
         ("mars-t", 12_101, 50, 4, 895_996),
         ("mamba4rec", 12_101, 50, None, 846_784),
         ("mars-m", 12_101, 50, 4, 937_084),
+        ("hawkes-t", 12_101, 50, 4, 895_180),
+        ("hawkes-m", 12_101, 50, 4, 936_268),
         ("gru4rec", 3_416, 200, None, 300_672),
         ("bert4rec", 3_416, 200, None, 339_417),
         ("fearec", 3_416, 200, None, 331_584),
@@ -70,7 +72,7 @@ def test_parts_compose_freely() -> None:
         ({"model": "sasrec", "encoder": "rnn"}, "unknown encoder 'rnn'; known are .*, transformer"),
         (
             {"model": "sasrec", "options": {"readout.heads": 4}},
-            "readout.heads: readout 'last' has no such setting. Readout 'mars' has.",
+            "readout.heads: readout 'last' has no such setting. Readout 'hawkes' or 'mars' has.",
         ),
         ({"model": "mars-t", "options": {"readout.heads": 0}}, "readout.heads: Input should be greater"),
         ({"model": "mars-t", "options": {"readout.hedas": 2}}, "'mars' has no such setting. It has heads, time_scale"),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from marsrec.evaluation.evaluate import evaluate as evaluate
     from marsrec.nn.encoders.base import Encoder as Encoder
     from marsrec.nn.encoders.base import EncoderSettings as EncoderSettings
+    from marsrec.nn.hawkes import Hawkes as Hawkes
     from marsrec.nn.mars import MARS as MARS
     from marsrec.nn.model import SequenceModel as SequenceModel
     from marsrec.nn.objectives.base import ObjectiveSettings as ObjectiveSettings
@@ -68,6 +69,7 @@ _HOMES = {
         "marsrec.evaluation.compare": ("Comparison", "Evaluable", "compare"),
         "marsrec.evaluation.evaluate": ("Evaluation", "evaluate"),
         "marsrec.nn.encoders.base": ("Encoder", "EncoderSettings"),
+        "marsrec.nn.hawkes": ("Hawkes",),
         "marsrec.nn.mars": ("MARS",),
         "marsrec.nn.model": ("SequenceModel",),
         "marsrec.nn.objectives.base": ("ObjectiveSettings",),
@@ -91,6 +93,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "FilterSettings",
+    "Hawkes",
     "Histories",
     "Log",
     "LogSettings",

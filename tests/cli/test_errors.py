@@ -16,7 +16,7 @@ from marsrec.cli import main
         (["fit", "no-such-file.csv"], "no such file"),
         (["fit", "beuty"], "beauty"),
         (["fit", "no-such-file.csv", "--model", "mars-x"], "unknown model 'mars-x'"),
-        (["fit", "no-such-file.csv", "--model", "sasrec", "--heads", "2"], "Readout 'mars' has"),
+        (["fit", "no-such-file.csv", "--model", "sasrec", "--heads", "2"], "or 'mars' has"),
         (["recommend", ".", "--user", "u1"], "holds no saved recommender"),
         (["recommend", "nowhere", "--user", "u1"], "there is no such folder"),
         (["recommend", "nowhere"], "say for whom"),

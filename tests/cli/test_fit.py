@@ -73,3 +73,14 @@ def test_global_time_split(log: Path, tmp_path: Path) -> None:
     assert result["protocol"]["split"]["name"] == "global-time"
     measured = json.loads(call("evaluate", tmp_path / "g", "--json"))
     assert measured["metrics"] == pytest.approx(result["test"])
+
+
+def test_a_figure_stands_beside_what_needs_no_training(tmp_path: Path) -> None:
+    always = tmp_path / "always.csv"
+    rows = [f"u{user},i{user},{86400 * day}" for user in range(30) for day in range(6)]
+    always.write_text("\n".join(["user,item,time", *rows]) + "\n")
+    stdout, stderr = outputs("fit", always, "--model", "sasrec", "--epochs", 1, "--dim", 8, "--out", tmp_path / "m")
+    assert "The same test without training" in stdout
+    assert "'what followed' needs no training and has the higher NDCG@10 here" in stderr
+    measured = Recommender.load(tmp_path / "m").metrics["yardsticks"]
+    assert measured["test"]["own items"]["HR@10"] == measured["valid"]["own items"]["HR@10"] == 1.0

@@ -24,7 +24,7 @@ def test_models_prints_the_papers_parameter_counts() -> None:
 
 def test_models_lists_the_parts() -> None:
     shown = " ".join(outputs("models")[1].split())
-    assert "Readouts: core, last, mars, narm." in shown
+    assert "Readouts: core, hawkes, last, mars, narm." in shown
     assert "transformer." in shown.partition("Encoders: ")[2]
 
 

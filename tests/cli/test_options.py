@@ -85,7 +85,7 @@ def test_shorthands_have_the_help_of_their_field_and_no_default() -> None:
         "Of every model. Follows from the data: 50, or 200 from 50 training events per user on."
     )
     assert told["--dim"].endswith("Of every model. If not given: 64.")
-    assert "Of readout mars. Follows from the data: 4, or 8 from 50" in told["--heads"]
+    assert "Of readout hawkes, mars. Follows from the data: 4, or 8 from 50" in told["--heads"]
     assert "Of every encoder. Follows from the data: 0.5, or 0.2 from 50" in told["--dropout"]
 
 

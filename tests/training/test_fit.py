@@ -93,7 +93,9 @@ def train(folder: Path, *, resume: bool = False) -> Fitted:
     try:
         split = leave_one_out(histories_of(cyclic_log(users=100)))
         settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
-        training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, tensorboard=False)
+        training = TrainingSettings(
+            epochs=8, patience=3, targets_per_batch=64, schedule="cosine", warm_up=2, tensorboard=False
+        )
         return fit(split, settings, training, folder=folder, resume=resume, progress=False)
     finally:
         torch.set_num_threads(threads)
@@ -148,6 +150,13 @@ def test_resuming_after_the_time_limit_trains_on(tmp_path: Path, monkeypatch: py
     assert [r["train/loss"] for r in resumed.curve] == [r["train/loss"] for r in undisturbed.curve]
 
 
+def test_a_cosine_ends_with_the_epochs_that_it_began_with(tmp_path: Path) -> None:
+    split, settings = leave_one_out(histories_of(cyclic_log(users=20))), model_settings("sasrec", options=SMALL)
+    fit(split, settings, TrainingSettings(epochs=1, schedule="cosine"), folder=tmp_path, progress=False)
+    with pytest.raises(SettingsError, match="other data or settings"):
+        fit(split, settings, TrainingSettings(epochs=2, schedule="cosine"), folder=tmp_path, resume=True)
+
+
 def test_a_log_without_training_pairs_is_named() -> None:
     split = leave_one_out(histories_of(cyclic_log(users=5, events=3)))
     with pytest.raises(DataError, match="nothing to train on"):
@@ -183,6 +192,9 @@ def test_resume_asks_for_what_decides_the_result(tmp_path: Path) -> None:
     two = TrainingSettings(epochs=2, accelerator="cpu", devices=2)
     with pytest.raises(SettingsError, match="other data or settings"):
         fit(split, settings, two, folder=tmp_path, resume=True, progress=False)
+    falling = TrainingSettings(epochs=2, schedule="cosine")
+    with pytest.raises(SettingsError, match="other data or settings"):
+        fit(split, settings, falling, folder=tmp_path, resume=True, progress=False)
     elsewhere = TrainingSettings(epochs=2, accelerator="cpu", tensorboard=False, max_minutes=10)
     resumed = fit(split, settings, elsewhere, folder=tmp_path, resume=True, progress=False)
     assert [row["epoch"] for row in resumed.curve] == [1, 2]

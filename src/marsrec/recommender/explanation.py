@@ -72,8 +72,10 @@ class Reading:
             return None
         vectors = network.items.weight[codes.long()]  # (n, d)
         weights = self.parts.gate[:, None] * self.parts.weights  # (K, L)
-        shares = weights * (vectors @ self.parts.values.mT).view(-1, len(vectors), weights.shape[1]).transpose(0, 1)
-        return ScoreSplit(vectors @ self.parts.rest, shares[..., -shown:], shares[..., :-shown].sum(-1))
+        each = (vectors @ self.parts.values.mT).expand(len(weights), -1, -1)  # (K, n, L)
+        shares = weights[:, None, -shown:] * each[..., -shown:]
+        earlier = torch.einsum("kl,knl->nk", weights[:, :-shown], each[..., :-shown])
+        return ScoreSplit(vectors @ self.parts.rest, shares.transpose(0, 1), earlier)
 
 
 @torch.no_grad()

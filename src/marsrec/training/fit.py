@@ -229,7 +229,8 @@ def _identity(split: Split, model: ModelSettings, training: TrainingSettings) ->
     for positions in (split.train_ends, split.valid.positions, split.test.positions):
         digest.update(positions.tobytes())
     digest.update(decisive(model).encode())
-    digest.update(training.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | {"epochs"}).encode())
+    longer = {"epochs"} if training.schedule == "constant" else set()  # a cosine ends with the last epoch
+    digest.update(training.model_dump_json(exclude_defaults=True, exclude=NOT_DECISIVE | longer).encode())
     return digest.hexdigest()[:16]
 
 

@@ -30,9 +30,6 @@ class TrainingSettings(Settings):
     """How the learning rate goes: as it is throughout, or along a cosine down to zero at the end of the last epoch."""
     warm_up: float = Field(0.0, ge=0)
     """Epochs in which the learning rate rises to its value, from zero."""
-    averaging: float = Field(0.0, ge=0, lt=1)
-    """Share of an exponential moving average of the weights that stays at each step; validation, and the model in the
-    end, take the average. 0 takes the weights themselves."""
     targets_per_batch: int = Field(2048, ge=1)
     """Number of predicted events per step. A recipe's own (fearec: 256) takes its place unless this is given."""
     pool: int = Field(16, ge=1)
