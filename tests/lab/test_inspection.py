@@ -325,3 +325,14 @@ def test_nothing_to_inspect_is_said() -> None:
     assert (
         text == "gru4rec has neither the transformer encoder nor a readout with time scales: there is nothing to show."
     )
+
+
+def test_heads_that_never_fade_and_are_the_same_for_all_have_a_page() -> None:
+    found = inspect(fitted("hawkes-t", **{"readout.heads": 2}))
+    parts = section("hawkes", found).parts
+    assert "Modulation can multiply" not in " ".join(part.caption for part in parts if isinstance(part, Table))
+    tables = [part for part in parts if isinstance(part, Table)]
+    assert any(row[0] == "1" and "over 100 years" in row[1] for table in tables for row in table.rows)
+    for picture in (part for part in parts if isinstance(part, Picture)):
+        picture.draw().canvas.draw()
+        plt.close("all")

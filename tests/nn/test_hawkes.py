@@ -3,17 +3,19 @@
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor
 
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories
+from marsrec.data.log import Log
 from marsrec.data.splits import leave_one_out
 from marsrec.models import model_settings
 from marsrec.nn.hawkes import Hawkes
 from marsrec.nn.kernels.decayed_average import decayed_average_and_total
-from marsrec.training.fit import fit
+from marsrec.training.fit import _gaps, fit
 from marsrec.training.settings import TrainingSettings
 
 HOUR = 3600
@@ -102,12 +104,54 @@ def test_the_kernel_gives_totals_and_their_gradients(scale: str) -> None:
         torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-4)
 
 
+def test_times_that_go_back_count_as_the_latest_before_them_in_all_forms() -> None:
+    op, (states, items, times) = operator(), users()
+    times[:, 3] -= 2 * DAY
+    past = op.extend(op.start(torch.zeros(2, 6).double()), items, times)
+    now = times[:, -1] + HOUR
+    folded = op.recall(past, states[:, -1], now).users
+    weights, evidence = op.weigh(times, now, torch.tensor([7, 7]))
+    torch.testing.assert_close(folded, op(states, items, times, now=now[:, None], first=6).users[:, 0])
+    torch.testing.assert_close(folded, op.fuse(weights @ items, evidence, states[:, -1]).users)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_has_room_for_years(kind: torch.dtype) -> None:
+    op, (states, items, times) = operator().float(), users()
+    states, items, times = states.float(), items.float(), times * 100
+    whole = op(states, items, times, now=times[:, -1:] + DAY, first=6).users[:, 0]
+    half, past = op.to(kind), op.to(kind).start(torch.zeros(2, 6, dtype=kind))
+    seen = half(states.to(kind), items.to(kind), times, now=times[:, -1:] + DAY, first=6).users[:, 0]
+    past = half.extend(past, items.to(kind), times)
+    folded = half.recall(past, states[:, -1].to(kind), times[:, -1] + DAY).users
+    for found in (seen, folded):
+        assert found.dtype == kind
+        torch.testing.assert_close(found.float(), whole, rtol=0.05, atol=0.05)
+
+
+def test_half_lives_of_equal_gaps_start_apart_and_can_leave_a_bound() -> None:
+    op = Hawkes(6, 4)
+    op.spread(24.0, 24.0)
+    lives = op.half_lives()
+    assert (lives[1:] / lives[:-1] > 2).all()
+    op.spread(1e-9, 1e-9)
+    op.half_lives().log().sum().backward()
+    assert (op.raw_half_lives.grad != 0).all()
+
+
 def test_half_lives_start_where_the_gaps_are() -> None:
     readout = model_settings("hawkes-t", options={"readout.heads": 3}).build(9).readout
     readout.begin(torch.tensor([1.0] * 10 + [10.0] * 80 + [100.0] * 10))
     torch.testing.assert_close(readout.operator.half_lives(), torch.tensor([1.0, 10.0, 100.0]))
     readout.begin(torch.zeros(0))  # all events at one time
     torch.testing.assert_close(readout.operator.half_lives(), torch.tensor([1.0, 10.0, 100.0]))
+
+
+def test_gaps_are_those_of_training_in_hours() -> None:
+    rows = [("u", 0), ("u", 3_600_000), ("u", 3_600_000), ("u", 10_800_000), ("u", 10**10), ("u", 2 * 10**10)]
+    rows += [("v", 10**9), ("v", 10**9 + 1_800_000), ("v", 10**11), ("v", 10**12)]
+    frame = pl.DataFrame(rows, schema=["user", "time"], orient="row").with_columns(item=pl.int_range(pl.len()))
+    assert _gaps(leave_one_out(Histories.from_log(Log(frame, "ms")))).tolist() == [1.0, 2.0, 0.5]
 
 
 def test_the_time_scales_of_a_known_law_are_found() -> None:

@@ -26,7 +26,7 @@ from marsrec.models import model_settings
 from marsrec.nn.by_length import by_length
 from marsrec.nn.settings import ModelSettings
 from marsrec.training.fit import CHECKPOINT, CURVE, Fitted, fit
-from marsrec.training.module import training_batches
+from marsrec.training.module import learning_rate, training_batches
 from marsrec.training.settings import TrainingSettings
 
 SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
@@ -148,6 +148,29 @@ def test_resuming_after_the_time_limit_trains_on(tmp_path: Path, monkeypatch: py
     undisturbed = fit(split, settings, unlimited, progress=False)
     assert resumed.complete
     assert [r["train/loss"] for r in resumed.curve] == [r["train/loss"] for r in undisturbed.curve]
+
+
+def test_the_learning_rate_of_each_step_is_the_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    stepped = torch.optim.Adam.step
+
+    def step(self: torch.optim.Adam, *args: object, **kwargs: object) -> object:
+        rates.append(self.param_groups[0]["lr"])
+        return stepped(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    split, settings = leave_one_out(histories_of(cyclic_log(users=40))), model_settings("sasrec", options=SMALL)
+    training = TrainingSettings(epochs=4, learning_rate=0.1, schedule="cosine", warm_up=1, targets_per_batch=64)
+    fit(split, settings, training, progress=False)
+    steps = len(rates) // 4
+    assert steps > 1
+    assert rates == pytest.approx([learning_rate(training, (step + 0.5) / steps) for step in range(4 * steps)])
+    assert 0 < rates[-1] < rates[steps] < 0.1
+
+
+def test_a_warm_up_leaves_epochs_to_train() -> None:
+    with pytest.raises(SettingsError, match="Give fewer epochs of warm-up"):
+        TrainingSettings(epochs=3, warm_up=3)
 
 
 def test_a_cosine_ends_with_the_epochs_that_it_began_with(tmp_path: Path) -> None:

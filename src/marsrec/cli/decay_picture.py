@@ -16,12 +16,12 @@ def draw_decay(path: Path, truth: HawkesTruth, lives: Sequence[float], gate: Seq
     figure, (left, right) = plot(2, width=11, height=5, share_y=True)
     true = np.log(2) / truth.rates
     for axis, halves, weights, name in ((left, true, truth.weights, "weight"), (right, lives, gate, "gate")):
-        curves = []
+        mixed = np.zeros_like(hours)
         for index, k in enumerate(np.argsort(halves)):
-            curves.append(weights[k] * 0.5 ** (hours / halves[k]))
+            curve = 0.5 ** (hours / halves[k])
+            mixed += weights[k] * curve / np.sum(weights)
             label = f"half-life {spell_duration(3600 * halves[k])}, {name} {weights[k]:.2f}"
-            axis.plot(hours, curves[-1] / weights[k], label=label, linestyle=STYLES[index + 1], color=COLORS[index + 1])
-        mixed = np.sum(curves, axis=0) / np.sum(weights)
+            axis.plot(hours, curve, label=label, linestyle=STYLES[index + 1], color=COLORS[index + 1])
         axis.plot(hours, mixed, color="black", linewidth=3, alpha=0.35, label="all together")
     left.set_title("What the data do: excitation by an earlier event")
     right.set_title("What the model learned: weight of an event by its age")

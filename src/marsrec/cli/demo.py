@@ -11,6 +11,9 @@ import typer
 from marsrec.cli import console
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from marsrec.data.hawkes import HawkesTruth
     from marsrec.data.histories import Histories
 
@@ -83,7 +86,9 @@ def run(out: Path) -> list[Path]:
     heads = read_heads(best)
     background, *gate = heads.gate.mean(0).tolist()
     lives = heads.half_lives[0, 1:].tolist()  # the same for all users; the first head never fades
-    _show_lives(truth, lives, gate, background)
+    users = log.frame["user"]
+    test_events = (users != users.shift(-1)).fill_null(True).arg_true().to_numpy()
+    _show_lives(truth, test_events, lives, gate, background)
     picture = out / "decay.png"
     draw_decay(picture, truth, lives, gate)
 
@@ -111,16 +116,21 @@ def _folder(title: str) -> str:
     return title.replace(",", "").replace(" ", "-")
 
 
-def _show_lives(truth: "HawkesTruth", lives: list[float], gate: list[float], background: float) -> None:
-    """Time scales side by side, with the share of the events that each brings about."""
-    true = sorted(zip((math.log(2) / truth.rates).tolist(), (truth.branching * truth.weights).tolist(), strict=True))
+def _show_lives(
+    truth: "HawkesTruth", last: "NDArray[np.int64]", lives: list[float], gate: list[float], background: float
+) -> None:
+    """Time scales side by side, with the share of the last events (by their rows) that each brought about."""
+    import numpy as np
+
+    unprompted, *shares = (np.bincount(truth.kernels[last] + 1, minlength=1 + len(truth.rates)) / len(last)).tolist()
+    true = sorted(zip((math.log(2) / truth.rates).tolist(), shares, strict=True))
     learned = sorted(zip(lives, gate, strict=True))
     rows = [
         [_spell(life), f"{share:.2f}", _spell(found), f"{chance:.2f}"]
         for (life, share), (found, chance) in zip(true, learned, strict=True)
     ]
-    rows.append(["background", f"{1 - truth.branching:.2f}", "background", f"{background:.2f}"])
-    columns = ["true half-life", "share of events", "learned half-life", "gate"]
+    rows.append(["background", f"{unprompted:.2f}", "background", f"{background:.2f}"])
+    columns = ["true half-life", "share of test events", "learned half-life", "gate"]
     console.table(f"Time scales of the process, and of {BEST}", columns, rows)
     console.note(
         "A gate is the chance that an earlier event sets off the next one at this time scale, mean over users."

@@ -117,8 +117,7 @@ def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) 
     best = max(untrained, key=lambda name: untrained[name][MONITOR])
     if measured["test"][MONITOR] < untrained[best][MONITOR]:
         console.note(
-            f"{best!r} needs no training and has the higher {MONITOR} here. Train longer or take another model; if "
-            "that does not help, the log has no more to tell."
+            f"{best!r} needs no training and has the higher {MONITOR} here. Train longer, or take another model."
         )
     console.note(
         f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."

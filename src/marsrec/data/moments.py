@@ -93,7 +93,7 @@ def _date(moment: Any, unit: TimeUnit) -> int:
 
 
 AgeUnit = Literal["hours", "events"]
-"""What MARS measures ages in: events where it does not see real time."""
+"""What ages are measured in: events where a model does not see real time."""
 
 
 def age_seconds(age: float, unit: AgeUnit) -> float | None:
@@ -113,10 +113,10 @@ def spell_age(age: float, unit: AgeUnit) -> str:
     Examples
     --------
     >>> spell_age(1.5, "hours"), spell_age(1.51, "events"), spell_age(1, "events"), spell_age(math.inf, "hours")
-    ('1.5 hours', '1.5 events', '1 event', 'endless')
+    ('1.5 hours', '1.5 events', '1 event', 'never')
     """
     if math.isinf(age):
-        return "endless"
+        return "never"
     if unit == "hours":
         return spell_duration(3600 * age)
     if age > 10_000:

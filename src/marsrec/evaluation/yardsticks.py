@@ -4,12 +4,13 @@ A figure says little by itself. Where a network does not beat these, the data ha
 not learned it.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from marsrec.compute.compiled import kernel
 from marsrec.data.splits import Part, Split
-from marsrec.evaluation.evaluate import past_items
 from marsrec.evaluation.measures import KS, figures, measures
 
 FADING = 0.9
@@ -39,43 +40,46 @@ def yardsticks(split: Split, part: Part = "test") -> dict[str, dict[str, float]]
     counts = split.item_counts
     popularity = counts / (counts.max() + 1)  # below 1, which is what one pair of items counts
     followers, offsets, pairs = _followers(split)
-    starts, had = past_items(histories, targets)
-    wanted, latest = (histories.items[place].astype(np.int64) for place in (targets.positions, targets.positions - 1))
+    items, starts = np.asarray(histories.items), histories.offsets[targets.users]
     rankings = {"popularity": (False, False), "what followed": (True, False), "own items": (True, True)}
-    found = {}
+    in_order, found = np.sort(popularity[1:]), {}
     for name, (follow, own) in rankings.items():
-        scored = followers, offsets * follow, pairs.astype(np.float64), had, starts * own
-        ranks = _ranks(wanted, latest, popularity, np.sort(popularity[1:]), *scored)
+        starts_at = starts if own else targets.positions
+        ranks = _ranks(items, starts_at, targets.positions, popularity, in_order, followers, offsets * follow, pairs)
         found[name] = figures(measures(ks=KS), ranks)
     return found
 
 
 @kernel(parallel=False, exact=True)
 def _ranks(
-    wanted: _Ints,
-    latest: _Ints,
+    items: NDArray[Any],
+    starts: _Ints,
+    positions: _Ints,
     popularity: _Floats,
     in_order: _Floats,
     followers: _Ints,
     offsets: _Ints,
-    pairs: _Floats,
-    had: _Ints,
-    starts: _Ints,
+    pairs: _Ints,
 ) -> _Floats:
-    """Ranks of the wanted items. Few items of a row have more than their popularity; the others are counted at once."""
-    ranks = np.empty(len(wanted))
+    """Ranks of the items at these positions, whose own items stand from `starts` on.
+
+    Few items of a row have more than their popularity; the others are counted at once.
+    """
+    ranks = np.empty(len(positions))
     scores, counted = popularity.copy(), np.zeros(len(popularity), np.bool_)
-    above = 2.0 + (pairs.max() if len(pairs) else 0.0)  # an own item comes before all that followed
-    for row in range(len(wanted)):
-        known, own = slice(offsets[latest[row]], offsets[latest[row] + 1]), had[starts[row] : starts[row + 1]]
-        named = np.append(followers[known], own)
-        for place in range(known.start, known.stop):
-            scores[followers[place]] += pairs[place]
-        for place in range(len(own)):
-            scores[own[place]] += above * (1 + FADING ** (len(own) - 1 - place))
-        score = scores[wanted[row]]
+    above = 2.0 + (pairs.max() if len(pairs) else 0)  # an own item comes before all that followed
+    for row in range(len(positions)):
+        start, position = starts[row], positions[row]
+        latest = items[position - 1]
+        known = followers[offsets[latest] : offsets[latest + 1]]
+        for place in range(len(known)):
+            scores[known[place]] += pairs[offsets[latest] + place]
+        for place in range(start, position):
+            scores[items[place]] += above * (1 + FADING ** (position - 1 - place))
+        score = scores[items[position]]
         greater = len(in_order) - np.searchsorted(in_order, score, "right")
         at_least = len(in_order) - np.searchsorted(in_order, score, "left")
+        named = np.append(known, items[start:position].astype(np.int64))
         for item in named:
             if not counted[item]:
                 counted[item] = True

@@ -1,5 +1,6 @@
 """Inspection of a trained model on its test histories: attention entropy, decay rates, gate, and example users."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -58,6 +59,10 @@ class Head(Settings):
     """Weight of the head among the heads."""
     mean_gate: float
 
+    def factors(self, rates: Sequence[float]) -> NDArray[np.float64]:
+        """What users' exponents are of the base; 1 where nothing fades."""
+        return np.divide(rates, self.base_rate) if self.base_rate else np.ones(len(rates))
+
 
 class Decay(Settings):
     """What a readout with time scales, such as MARS, learned."""
@@ -71,10 +76,19 @@ class Decay(Settings):
     """Of ages and half-lives: events where the model does not see real time."""
 
     @property
+    def modulated(self) -> bool:
+        """Whether the exponents of users differ from the base."""
+        return bool(self._farthest > 1e-4)
+
+    @property
     def bounded(self) -> bool:
         """Whether users' exponents stay where the modulation of MARS keeps them; another readout may go further."""
-        factors = [np.divide(head.rates.quantiles, head.base_rate) for head in self.heads if head.base_rate]
-        return bool(np.abs(np.log(factors)).max() < 1.001 * SIGMA)
+        return bool(self._farthest < 1.001 * SIGMA)
+
+    @property
+    def _farthest(self) -> float:
+        factors = [head.factors(head.rates.quantiles) for head in self.heads]
+        return float(np.abs(np.log(factors)).max())
 
     def weight(self, ages: NDArray[Any], rate: float) -> NDArray[Any]:
         """Weight of events of these ages, relative to a new one."""

@@ -1,18 +1,18 @@
-"""The operator that we ship: what comes next was set off by a past event, minutes or months ago, or by none.
+"""An operator of our own: what comes next was set off by a past event, minutes or months ago, or by none.
 
-It is MARS with two things changed. The gate sees how much of the past each head still finds alive, as the law of a
-Hawkes process has it; and what is summed up is what the events were, not what the encoder made of them::
+It is modelled on a Hawkes process and differs from MARS in two things. The gate sees how much of the past each head
+still finds alive; and what is summed up is what the events were, not what the encoder made of them::
 
     S_k = Σ_i 2^(-(now - t_i) / half-life_k)             evidence: how much of the past is alive at time scale k
     Z_k = Σ_i 2^(-(now - t_i) / half-life_k) e_i / S_k   average of the item embeddings; Z_0 is that of all alike
-    g, δ = MLP(h_last, log(1 + S))                       context: what the evidence means for this user
-    α   = softmax over 0 ... K of (0, g_k + log S_k)
+    g,δ = MLP(h_last, log(1 + S))                        context: what the evidence means for this user
+    α   = softmax over 0 ... K of (0, a_k + g_k + log S_k)
     h_u = α_0 (h_last + δ + U Z_0 + b_0) + Σ_k α_k (W Z_k + b_k)
 
-So α_k is the probability that an event sets off the next one at time scale k. α_0 is that none does: then the encoder
-and the user's taste speak. Nothing forces the heads apart and nothing has to, since each half-life follows the
-likelihood of the data alone. In linear time a head is one exponential, so that a user's past is K + 1 sums of item
-embeddings, whatever the encoder.
+So α_k reads as the chance that an event sets off the next one at time scale k, and α_0 that none does: then the encoder
+and the user's taste speak. (It mixes vectors, not probabilities of items.) Nothing forces the heads apart and nothing
+has to, since each half-life follows the likelihood of the data alone. In linear time a head is one exponential, so that
+a user's past is K + 1 sums of item embeddings, whatever the encoder.
 
 Shape letters: B users, L positions, Q positions that are read out, K heads, d dimensions.
 """
@@ -25,13 +25,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import decayed_average_and_total
+from marsrec.nn.kernels.numeric import widened
 
 HIDDEN = 64
 """Width of the gate."""
 SPEED = 3.0
 """Half-lives have farther to go than other weights: what is learned is their logarithm, divided by this."""
-SHORTEST, LONGEST = 1 / 3600, 100 * 365.25 * 24
-"""Half-lives in hours that are never left: a second and a hundred years."""
+SHORTEST, LONGEST = 1e-6, 100 * 365.25 * 24
+"""Between what half-lives stay, in hours: a few milliseconds and a hundred years."""
+APART = 4.0
+"""By what factor half-lives differ at least when training starts: heads that start alike would stay alike."""
+DEAD = -60.0
+"""Logarithm of evidence below which nothing of the past is alive."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Reading:
     background: Tensor
     """(..., d) what belongs to no single event: α_0 (h_last + δ)."""
     alive: Tensor
-    """(..., 1 + K) α: the share of the background, then of the heads; they sum to 1."""
+    """(..., 1 + K) α, what is alive: the share of the background, then of the heads; they sum to 1."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Hawkes(nn.Module):
             raise ValueError(f"Hawkes wants dim and heads of at least 1; found {dim} and {heads}")
         self.dim, self.tau0 = dim, tau0
         self.raw_half_lives = nn.Parameter(torch.zeros(heads))
-        self.strengths = nn.Parameter(torch.full((heads,), -2.0))  # training starts near the backbone
+        self.strengths = nn.Parameter(torch.full((heads,), -2.0))  # at first little is set off
         self.context = nn.Sequential(nn.Linear(dim + heads, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, dim + heads))
         self.effects = nn.Linear(dim, dim, bias=False)  # W
         self.taste = nn.Linear(dim, dim, bias=False)  # U
@@ -95,21 +100,26 @@ class Hawkes(nn.Module):
         self.reset_neutral()
 
     def reset_neutral(self) -> None:
-        """Let training start from a gate that is the same for all users. Call it after an own init."""
+        """Let training start from a context that adds nothing. Call it after an own init."""
         last = self.context[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
 
     def spread(self, shortest: float, longest: float) -> None:
-        """Spread the half-lives evenly, by their logarithms, between two of them in hours."""
-        places = torch.linspace(0, 1, len(self.raw_half_lives)) if len(self.raw_half_lives) > 1 else torch.tensor([0.5])
+        """Spread the half-lives evenly, by their logarithms, between two of them in hours, or a bit wider."""
+        heads = len(self.raw_half_lives)
+        low, high = (math.log(min(max(life, 4 * SHORTEST), LONGEST / 4)) for life in (shortest, longest))
+        middle, width = (low + high) / 2, max(high - low, (heads - 1) * math.log(APART))
+        places = torch.linspace(-0.5, 0.5, heads) if heads > 1 else torch.zeros(1)
         with torch.no_grad():
-            self.raw_half_lives.copy_((math.log(shortest) + places * math.log(longest / shortest)) / SPEED)
+            self.raw_half_lives.copy_((middle + width * places) / SPEED)
 
     def half_lives(self) -> Tensor:
-        """(K,) hours after which an event sets off half as much."""
-        return (SPEED * self.raw_half_lives).exp().clamp(SHORTEST, LONGEST)
+        """(K,) hours after which an event sets off half as much, in single precision at least."""
+        (logarithms,) = widened(SPEED * self.raw_half_lives)
+        bounded = logarithms.clamp(math.log(SHORTEST), math.log(LONGEST))
+        return (logarithms + (bounded - logarithms).detach()).exp()  # a head at a bound can be learned away from it
 
     def rates(self) -> Tensor:
         """(1 + K,) rates of decay per hour: none for the background, then those of the heads."""
@@ -130,7 +140,9 @@ class Hawkes(nn.Module):
         first : int
             First position that is read out.
         """
-        rates = self.rates().expand(*now.shape, -1)
+        rates, items = widened(self.rates().expand(*now.shape, -1), items)
+        times = times.cummax(dim=1).values  # as sums that decay need them
+        now = torch.maximum(now, times[:, first:])
         averages, evidence = decayed_average_and_total(
             items, times, now, rates, first=first, tau0=self.tau0, time_scale="linear"
         )
@@ -139,13 +151,15 @@ class Hawkes(nn.Module):
     def weigh(self, times: Tensor, now: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Weights (B, 1 + K, L) of events in each average, and evidence (B, 1 + K), at the moments `now` (B,)."""
         inside = torch.arange(times.shape[1], device=times.device) < lengths[:, None]
-        logits = -self.rates()[:, None] * self._hours(now[:, None] - times)[:, None].to(self.strengths.dtype)
+        times = times.cummax(dim=1).values
+        now = torch.maximum(now, times.gather(1, lengths[:, None] - 1)[:, 0])
+        logits = -self.rates()[:, None] * self._hours(now[:, None] - times)[:, None]
         logits = logits.masked_fill(~inside[:, None], -torch.inf)
         return logits.softmax(dim=-1), logits.logsumexp(dim=-1)
 
     def fuse(self, averages: Tensor, evidence: Tensor, last_states: Tensor) -> Reading:
         """User vectors from averages (..., 1 + K, d), evidence (..., 1 + K) and states (..., d)."""
-        evidence = evidence[..., 1:]
+        evidence, averages = evidence[..., 1:].clamp(min=DEAD).to(last_states), averages.to(last_states)
         context = self.context(torch.cat([last_states, F.softplus(evidence)], dim=-1))
         change, gate = context.split([self.dim, evidence.shape[-1]], dim=-1)
         heads = self.strengths + gate + evidence
@@ -159,6 +173,7 @@ class Hawkes(nn.Module):
 
     def start(self, zeros: Tensor) -> Past:
         """The past of users without events, from (B, d) zeros."""
+        (zeros,) = widened(zeros)  # half precision counts to 2,048 only
         sums = zeros[:, None].repeat(1, 1 + len(self.strengths), 1)
         return Past(sums, sums[..., 0].clone(), torch.zeros(len(zeros), dtype=torch.int64, device=zeros.device))
 
@@ -172,7 +187,7 @@ class Hawkes(nn.Module):
         elapsed = torch.cat([torch.where(empty, 0, latest - past.time)[:, None], latest[:, None] - times], dim=1)
         decays = torch.exp(-self._hours(elapsed)[..., None] * self.rates())  # (B, 1 + L, 1 + K)
         before, new = decays[:, 0], decays[:, 1:]
-        sums = before[..., None] * past.sums + new.transpose(1, 2) @ items
+        sums = before[..., None] * past.sums + new.transpose(1, 2) @ items.to(new)
         return replace(past, sums=sums, counts=before * past.counts + new.sum(1), time=latest)
 
     def recall(self, past: Past, last_states: Tensor, now: Tensor) -> Reading:
@@ -183,4 +198,5 @@ class Hawkes(nn.Module):
         return self.fuse(averages, evidence, last_states)
 
     def _hours(self, elapsed: Tensor) -> Tensor:
+        """Integers in hours. Half precision has no room for the seconds of a day."""
         return elapsed.clamp(min=0).to(torch.promote_types(self.strengths.dtype, torch.float32)) / self.tau0

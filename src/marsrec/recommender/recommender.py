@@ -214,8 +214,8 @@ class Recommender(Trained):
     def start(self, history: Any = ()) -> Session:
         """A live session of one user, which takes in events as they happen.
 
-        With a recurrent model (gru4rec, mamba4rec, mars-m) an event and a request cost the same however long the
-        history is, and all of it counts. With others the session keeps the latest `length` events.
+        With a recurrent model (gru4rec, mamba4rec, mars-m, hawkes-m) an event and a request cost the same however long
+        the history is, and all of it counts. With others the session keeps the latest `length` events.
 
         Parameters
         ----------

@@ -25,6 +25,7 @@ from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError, SettingsError
 from marsrec.models import decisive
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.readouts.base import Readout
 from marsrec.nn.settings import ModelSettings
 from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
@@ -155,7 +156,8 @@ def fit(
     quiet_lightning()
     L.seed_everything(training.seed, verbose=False)
     network = model.build(split.histories.n_items, split.histories.unit)
-    network.readout.begin(_gaps(split))
+    if type(network.readout).begin is not Readout.begin:
+        network.readout.begin(_gaps(split))
     if network.causal and training.prefix_share < 1:
         raise SettingsError(
             "prefix_share belongs to models that are not causal and train on a row per target; this one trains on all "

@@ -77,7 +77,7 @@ class TrainingModule(L.LightningModule):
         """Set the learning rate. It depends on nothing but the moment, so that a resumed run goes on with it."""
         if self.settings.schedule == "constant" and not self.settings.warm_up:
             return
-        epoch = self.current_epoch + (batch_idx + 1) / self.trainer.num_training_batches
+        epoch = self.current_epoch + (batch_idx + 0.5) / self.trainer.num_training_batches
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = learning_rate(self.settings, epoch)
 

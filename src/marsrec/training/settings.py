@@ -2,8 +2,9 @@
 
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from marsrec.errors import SettingsError
 from marsrec.models import targets_per_batch
 from marsrec.nn.settings import ModelSettings
 from marsrec.settings import Settings
@@ -59,6 +60,15 @@ class TrainingSettings(Settings):
     """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
     tensorboard: bool = True
     """Also write TensorBoard logs, where tensorboard is installed and training has a folder."""
+
+    @model_validator(mode="after")
+    def _rises_in_time(self) -> Self:
+        if self.warm_up and self.warm_up >= self.epochs:
+            raise SettingsError(
+                f"warm_up={self.warm_up:g} takes all of epochs={self.epochs}, so that the learning rate never reaches "
+                "its value. Give fewer epochs of warm-up."
+            )
+        return self
 
     def suited_to(self, model: ModelSettings) -> Self:
         """The same, with the recipe's number of targets per batch unless one was given."""

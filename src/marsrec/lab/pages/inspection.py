@@ -80,7 +80,7 @@ def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | T
                 spelled(lives[middle]),
                 _range(spelled(lives[low]), spelled(lives[high])),
                 f"{rates[middle]:.3g}",
-                f"× {rates[middle] / head.base_rate:.2f}",
+                f"× {head.factors(rates)[middle]:.2f}",
                 f"{head.mean_gate:.2f}",
                 _range(f"{gate[low]:.2f}", f"{gate[high]:.2f}"),
             ]
@@ -99,7 +99,7 @@ def _decay_parts(name: str, decay: Decay, inspected: Inspection) -> list[str | T
         f"Half-lives of the heads over {inspected.histories:,} test histories; the exponent λ_k(u) / τ_k of the median "
         "user, and what it is of the base; the mean weight of the head in the gate."
     )
-    if decay.bounded:
+    if decay.modulated and decay.bounded:
         caption += f" Modulation can multiply a base exponent by {math.exp(-SIGMA):.2f} to {math.exp(SIGMA):.2f}."
     if resolution is not None and any("†" in cell for row in rows for cell in row):
         caption += f" † {_below(resolution, decay)}"

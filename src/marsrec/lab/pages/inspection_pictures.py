@@ -86,13 +86,13 @@ def draw_spread(decay: Decay) -> "Figure":
     figure, (left, right) = plot(2, width=max(10.5, 1.2 * len(decay.heads)), height=4.4)
     for k, head in enumerate(decay.heads):
         if _differs(head.rates):
-            least, *_, most = np.divide(head.rates.edges, head.base_rate)
+            least, *_, most = head.factors(head.rates.edges)
             left.vlines(k, least, most, color=COLORS[k % 8], linestyle=":")
         if _differs(head.gate):
             _draw_histogram(right, k, head.gate)
-        _draw_quantiles(left, k, np.divide(head.rates.quantiles, head.base_rate))
+        _draw_quantiles(left, k, head.factors(head.rates.quantiles))
         _draw_quantiles(right, k, np.array(head.gate.quantiles))
-    factors = [head.rates.quantiles[MEDIAN] / head.base_rate for head in decay.heads]
+    factors = [head.factors(head.rates.quantiles)[MEDIAN] for head in decay.heads]
     gates = [head.gate.quantiles[MEDIAN] for head in decay.heads]
     for axis, sign, medians in ((left, "× ", factors), (right, "", gates)):
         labels = [f"{k}\n{sign}{median:.2f}" for k, median in enumerate(medians, start=1)]

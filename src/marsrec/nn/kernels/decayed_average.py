@@ -105,10 +105,11 @@ def decayed_average_and_total(
     """
     averages, totals = _averages_and_totals(states, times, now, rates, first, tau0, time_scale, implementation)
     newest = times.cummax(dim=1).values[:, first:]
-    youngest = (now - newest).clamp(min=0).to(totals.dtype) / tau0
+    wide = torch.promote_types(totals.dtype, torch.float32)  # in which seconds of years have room
+    youngest = (now - newest).clamp(min=0).to(wide) / tau0
     if time_scale == "log":
         youngest = torch.log1p(youngest)
-    return averages, totals - rates * youngest[..., None]
+    return averages, totals - (rates * youngest[..., None]).to(totals.dtype)
 
 
 def _averages_and_totals(

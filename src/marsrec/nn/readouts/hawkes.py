@@ -1,4 +1,4 @@
-"""The operator that we ship as a readout; see `marsrec.nn.hawkes`."""
+"""The Hawkes operator as a readout; see `marsrec.nn.hawkes`."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -86,7 +86,7 @@ class HawkesReadout(Readout):
             reading = self.operator(states, embedded, batch.times, now=now, first=first)
             return ReadoutOutput(self.dropout(picked(reading.users, batch.targets[:, first:] > 0)))
         weights, evidence = self._weigh(batch)
-        users = self.operator.fuse(weights @ embedded, evidence, batch.at_last(states)).users
+        users = self.operator.fuse(weights @ embedded.to(weights), evidence, batch.at_last(states)).users
         return ReadoutOutput(self.dropout(users))
 
     def _weigh(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -101,11 +101,11 @@ class HawkesReadout(Readout):
         operator = self.operator
         weights, evidence = self._weigh(batch)
         state = batch.at_last(states)
-        reading = operator.fuse(weights @ embedded, evidence, state)
+        reading = operator.fuse(weights @ embedded.to(weights), evidence, state)
         effects, taste = operator.effects(embedded[0]), operator.taste(embedded[0])  # (L, d)
-        values = torch.stack([taste, *[effects] * self.settings.heads]) + operator.offsets[:, None]
+        values = torch.stack([taste, *[effects] * self.settings.heads]) + operator.offsets[:, None]  # (1 + K, L, d)
         user, gate = reading.users[0], reading.alive[0]
-        return Contributions(user, reading.background[0], values, weights[0], gate, self.time_scales())
+        return Contributions(user, reading.background[0], values, weights[0].to(values), gate, self.time_scales())
 
     def time_scales(self) -> TimeScales:
         """See `Readout.time_scales`; the background never fades."""
