@@ -113,10 +113,10 @@ def spell_age(age: float, unit: AgeUnit) -> str:
     Examples
     --------
     >>> spell_age(1.5, "hours"), spell_age(1.51, "events"), spell_age(1, "events"), spell_age(math.inf, "hours")
-    ('1.5 hours', '1.5 events', '1 event', 'never')
+    ('1.5 hours', '1.5 events', '1 event', 'endless')
     """
     if math.isinf(age):
-        return "never"
+        return "endless"
     if unit == "hours":
         return spell_duration(3600 * age)
     if age > 10_000:
