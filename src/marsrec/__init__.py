@@ -17,6 +17,7 @@ Its rooms, in the order in which data walks through them. Each imports from thos
 The names below are imported when they are first used, so that `import marsrec` costs nothing.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,11 @@ if TYPE_CHECKING:
     from marsrec.training.settings import TrainingSettings as TrainingSettings
 
 __version__ = "0.1.0"
+
+# Threads of OpenMP wait for each other by turning in circles. Where other processes want the same cores that takes many
+# times as long as the work itself, so they are to sleep soon. It has to be said before torch loads.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _HOMES = {
     name: module

@@ -1,5 +1,9 @@
 """Torch and numba with one number of threads while a kernel runs, and their own afterwards."""
 
+import os
+import subprocess
+import sys
+
 import numba
 import pytest
 import torch
@@ -43,3 +47,14 @@ def test_small_things_take_one_thread() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_threads_that_wait_soon_sleep_unless_told_otherwise(given: dict[str, str], expected: str) -> None:
+    mine = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    code = "import os, marsrec; print(os.environ.get('GOMP_SPINCOUNT'))"
+    said = subprocess.run([sys.executable, "-c", code], env=mine | given, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == expected
