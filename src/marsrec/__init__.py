@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from marsrec.recommender import Session as Session
     from marsrec.training.settings import TrainingSettings as TrainingSettings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Threads of OpenMP wait for each other by turning in circles. Where other processes want the same cores that takes many
 # times as long as the work itself, so they are to sleep soon. It has to be said before torch loads.
