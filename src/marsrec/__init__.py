@@ -2,7 +2,7 @@
 
 Its rooms, in the order in which data walks through them. Each imports from those above it and from none below.
 
-- `errors`, `settings`, `atomic`, `compute`, `provenance`: what all others stand on.
+- `errors`, `settings`, `atomic`, `compute`, `provenance`, `reprs`: what all others stand on.
 - `data`: a log becomes histories, splits and batches.
 - `nn`: histories become user vectors.
 - `models`, `paper`: the named models, as recipes of parts; what the paper sets on its data sets.

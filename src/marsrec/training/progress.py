@@ -1,4 +1,4 @@
-"""Progress of a training: a live bar in a terminal, a logged line per epoch elsewhere."""
+"""Progress of a training: live in a terminal and in a notebook, a logged line per epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -16,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
+from marsrec.training.live import Status, live
 from marsrec.training.settings import MONITOR
 
 if TYPE_CHECKING:
@@ -117,79 +117,94 @@ def shown(progress: bool) -> AbstractContextManager[None]:
 
 
 class Progress(Callback):
-    """Shows epoch, loss, validation metric, patience and time left."""
+    """Shows epoch, rate, loss, validation metric, patience and time left."""
 
     def __init__(self, epochs: int, patience: int, keeper: Keeper, stopper: EarlyStopping) -> None:
         self.epochs, self.patience, self.keeper, self.stopper = epochs, patience, keeper, stopper
-        self.console = Console(stderr=True)
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self.console,
-            disable=not self.console.is_terminal,
-            transient=True,
-        )
-        self.task = self.bar.add_task("preparing", total=None, note="", left="")
-        self.loss = float("nan")  # of the latest steps, for the bar
+        self.live = live(Console(stderr=True))
+        self.loss: float | None = None  # of the latest steps, for the bar
+        self.epoch = self.step = self.steps = 0
+        self.began, self.rate = 0.0, ""
+        self.ticks: deque[float] = deque(maxlen=100)  # when the latest steps ended
         self.printed = -math.inf
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Open the bar."""
-        if trainer.is_global_zero:
-            self.bar.start()
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the epoch's bar."""
-        self.bar.reset(self.task, total=trainer.num_training_batches, start=True)
-        self.bar.update(self.task, description=f"epoch {trainer.current_epoch + 1}/{self.epochs}")
+        self.epoch, self.step, self.steps = trainer.current_epoch + 1, 0, int(trainer.num_training_batches)
+        self.began = time.monotonic()
+        self.ticks.clear()
+        self._show(trainer, self.rate or "preparing")
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *args: Any) -> None:
         """Advance by a step."""
         loss = float(outputs["loss"])
-        self.loss = loss if self.loss != self.loss else 0.9 * self.loss + 0.1 * loss
-        self.bar.update(self.task, advance=1, note=self._note(self.loss))
+        self.loss = loss if self.loss is None else 0.9 * self.loss + 0.1 * loss
+        self.step += 1
+        self.ticks.append(time.monotonic())
+        if (seconds := self.ticks[-1] - self.ticks[0]) > 0:
+            rate = (len(self.ticks) - 1) / seconds
+            self.rate = f"{rate:,.{0 if rate >= 100 else 1 if rate >= 1 else 2}f} steps/s"
+        self._show(trainer, self.rate)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Say what takes the time now."""
+        self._show(trainer, "validating")
 
     def epoch_done(self, trainer: L.Trainer) -> None:
         """Say how the epoch went. The keeper calls it when it has noted the epoch, which no hook comes after."""
         row = self.keeper.curve[-1]
-        waited = self.stopper.wait_count
-        # the usual one of late: the first may compile kernels, any may be interrupted, and another machine may go on
-        usual = median(entry["seconds"] for entry in (self.keeper.curve[1:] or self.keeper.curve)[-10:])
-        soonest, latest = (self.patience - waited) * usual, (self.epochs - int(row["epoch"])) * usual
-        left = f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
-        self.bar.update(self.task, left=left)
         done = trainer.should_stop or row["epoch"] >= self.epochs
-        if not self.console.is_terminal and (
-            done or time.monotonic() - self.printed > 10 or len(self.keeper.curve) <= 1
-        ):
+        if self.live is not None:
+            self._show(trainer, self.rate)
+        elif done or time.monotonic() - self.printed > 10 or len(self.keeper.curve) <= 1:
             self.printed = time.monotonic()
             note = self._note(row["train/loss"])  # the epoch's mean
             log.info(
                 f"epoch {int(row['epoch']):3d}/{self.epochs}  {note}  {row['seconds']:.1f} s/epoch"
-                + ("" if done else f"  {left}")
+                + ("" if done else f"  {self._left()}")
             )
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Close the bar."""
-        self.bar.stop()
+        if self.live is not None:
+            self.live.close(f"done in {_clock(self.keeper.seconds)}")
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Give the terminal back."""
-        self.bar.stop()
+        if self.live is not None:
+            self.live.close("stopped")
 
-    def _note(self, loss: float) -> str:
-        note = f"loss {loss:.3f}"
+    def _show(self, trainer: L.Trainer, pace: str) -> None:
+        if self.live is not None and trainer.is_global_zero:
+            curve = self.keeper.curve
+            noted = bool(curve) and curve[-1]["epoch"] == self.epoch
+            pace = "  ".join(filter(None, [pace, self._left(0.0 if noted else self.step / self.steps)]))
+            self.live.show(Status(self.epoch, self.epochs, self.step, self.steps, pace, self._note(self.loss)))
+
+    def _left(self, share: float = 0.0) -> str:
+        """Time left, when a share of an epoch is done after those that were noted; early stopping may end it sooner."""
+        curve = self.keeper.curve
+        if curve:
+            # The usual one of late: the first may compile, any may be interrupted, and another machine may go on.
+            usual = median(entry["seconds"] for entry in (curve[1:] or curve)[-10:])
+        elif share:
+            usual = (time.monotonic() - self.began) / share
+        else:
+            return ""
+        done = (int(curve[-1]["epoch"]) if curve else 0) + share
+        soonest, latest = (self.patience - self.stopper.wait_count - share) * usual, (self.epochs - done) * usual
+        return f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
+
+    def _note(self, loss: float | None) -> str:
+        figures = [] if loss is None else [f"loss {loss:.3f}"]
         if self.keeper.curve:
             latest = self.keeper.curve[-1][f"valid/{MONITOR}"]
-            note += (
-                f"  valid {MONITOR} {latest:.4f}  best {self.keeper.best_value:.4f} (epoch {self.keeper.best_epoch})"
-                f"  patience {self.stopper.wait_count}/{self.patience}"
-            )
-        return note
+            figures += [
+                f"valid {MONITOR} {latest:.4f}",
+                f"best {self.keeper.best_value:.4f} (epoch {self.keeper.best_epoch})",
+                f"patience {self.stopper.wait_count}/{self.patience}",
+            ]
+        return "  ".join(figures)
 
 
 def _clock(seconds: float) -> str:
