@@ -16,8 +16,9 @@ def test_fit_recommend_explain_evaluate(saved: Path) -> None:
     assert [row["rank"] for row in table] == [1, 2, 3, 4]
     explained = json.loads(call("explain", saved, "--user", "u3", "--json"))
     assert explained["item"] == table[0]["item"]
-    sentence = call("explain", saved, "--user", "u3").splitlines()[0]
-    assert sentence.startswith(f"Score of {explained['item']}: {explained['score']:.4f} = ")
+    shown = call("explain", saved, "--user", "u3").splitlines()
+    assert shown[0] == explained["sentence"]
+    assert any(line.split() == ["score", f"{explained['score']:+.4f}"] for line in shown)
     total = explained["last_state"] + sum(term["share"] for term in explained["terms"])
     assert total == pytest.approx(explained["score"], abs=1e-5)
     assert explained["score"] == pytest.approx(table[0]["score"], abs=1e-5)

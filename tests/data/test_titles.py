@@ -41,6 +41,17 @@ def test_titles_are_kept_in_folders(tmp_path: Path) -> None:
     assert Recommender.load(tmp_path / "model").item_ids.titles.to_list() == named.item_ids.titles.to_list()
 
 
+def test_categories_are_taken_along_and_kept(histories: Histories, tmp_path: Path) -> None:
+    titles = pl.DataFrame({"item": [9, 7, 8], "Category": ["dairy", "", "rice"], "title": ["Milk", "Tea", None]})
+    named, _ = with_titles(histories, titles)
+    assert named.item_ids.categories is not None
+    assert dict(zip(named.item_ids.ids, named.item_ids.categories, strict=True)) == {7: None, 9: "dairy", 8: None}
+    named.save(tmp_path / "prepared")
+    loaded = Histories.load(tmp_path / "prepared").item_ids
+    assert loaded.frame("item").equals(named.item_ids.frame("item"))
+    assert loaded.frame("item").columns == ["item", "title", "category"]
+
+
 @pytest.mark.parametrize(
     ("frame", "message"),
     [

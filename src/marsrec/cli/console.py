@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marsrec.recommender import Recommender
-    from marsrec.recommender.explanation import Explanation
 
 results = Console()
 remarks = Console(stderr=True, highlight=False)
@@ -80,37 +79,12 @@ def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:
     table(title, ["", *names], [[name, *(f"{100 * row[m]:.2f}" for m in names)] for name, row in measured.items()])
 
 
-def explanation(explained: "Explanation", item: Any, top: int) -> None:
-    """Print an explanation: heads, then the past events that count most, for or against the item."""
-    score, last = explained.score, explained.last_state
-    if explained.terms.is_empty():
-        sentence(f"Score of {item}: {score:.4f}. It does not split over past events and time scales; those of MARS do.")
-        return
-    sentence(f"Score of {item}: {score:.4f} = {last:.4f} last state {score - last:+.4f} past events by age")
-    heads = explained.by_head()
-    fades = heads["half_life"].is_not_null().any()  # heads need not be time scales
-    table(
-        "By time scale" if fades else "By head",
-        ["head", *["half-life"] * fades, "gate", "share"],
-        [[r["head"], *[r["half_life"]] * fades, f"{r['gate']:.2f}", f"{r['share']:+.4f}"] for r in heads.to_dicts()],
-    )
-    events = sorted(explained.by_event().to_dicts(), key=lambda r: -abs(r["share"]))
-    titled = ["title"] if "title" in explained.terms.columns else []
-    rows = [
-        [str(r["event"]), str(r["item"]), *(r[name] or "" for name in titled), r["age"], f"{r['share']:+.4f}"]
-        for r in events[:top]
-    ]
-    if others := events[top:]:
-        name = f"{len(others)} other{'s' if len(others) > 1 else ''}"
-        rows.append(["", name, *("" for _ in titled), "", f"{sum(r['share'] for r in others):+.4f}"])
-    table("By past event (1 is the latest)", ["event", "item", *titled, "age", "share"], rows)
-
-
 def with_titles(table: "pl.DataFrame", recommender: "Recommender") -> "pl.DataFrame":
     """A table of items with what they are called, where that is known."""
     if recommender.item_ids.titles is None or table.is_empty():
         return table
-    return table.join(recommender.item_ids.frame("item"), on="item", how="left", maintain_order="left")
+    titles = recommender.item_ids.frame("item").select("item", "title")
+    return table.join(titles, on="item", how="left", maintain_order="left")
 
 
 def _text(cell: Any) -> str:

@@ -99,7 +99,7 @@ def run(out: Path) -> list[Path]:
     rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
     console.table(title, ["rank", "10 minutes later", "30 days later"], rows)
     console.note("Why, 10 minutes later:")
-    console.explanation(best.explain(user, lists[0][0], at=soon), lists[0][0], top=5)
+    console.sentence(best.explain(user, lists[0][0], at=soon).text())
     console.note(f"\nPicture of the decay curves: {picture}")
     folder = out / _folder(BEST)
     console.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")

@@ -1,7 +1,6 @@
 """The command that explains a score of a saved model."""
 
 import warnings
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ def explain(
     top: Annotated[int, typer.Option(help="How many past events to show; --json has all.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Split the score of an item exactly into past events and time scales."""
+    """Say why an item has its score, and split it exactly into past events and time scales."""
     from marsrec.recommender import Recommender
 
     if (user is None) == (not event):
@@ -36,17 +35,16 @@ def explain(
             raise SettingsError("every item was seen, so none is recommended. Name one with --item.")
         item = best["item"][0]
     explanation = recommender.explain(history, item, at=at)
-    explanation = replace(explanation, terms=console.with_titles(explanation.terms, recommender))
-    title = recommender.item_ids.title(item)
     if as_json:
         console.as_json(
             {
                 "item": item,
-                **({} if title is None else {"title": title}),
+                **({} if explanation.title is None else {"title": explanation.title}),
+                "sentence": explanation.sentence(),
                 "score": explanation.score,
                 "last_state": explanation.last_state,
                 "terms": explanation.terms.to_dicts(),
             }
         )
         return
-    console.explanation(explanation, item if title is None else f"{item}, {title}", top)
+    console.sentence(explanation.text(top))

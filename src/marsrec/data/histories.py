@@ -37,6 +37,8 @@ class Vocabulary:
     ids: pl.Series
     titles: pl.Series | None = None
     """What people call them, where the data tell; null where one has no title."""
+    categories: pl.Series | None = None
+    """What kind of thing they are, where the data tell; null where one has no category."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,9 +61,9 @@ class Vocabulary:
         return self.ids.gather(indices.set(indices < 0, None))
 
     def frame(self, name: str) -> pl.DataFrame:
-        """A row per id, for a file: its column is called `name`, and `title` stands beside it if there are titles."""
-        frame = self.ids.rename(name).to_frame()
-        return frame if self.titles is None else frame.with_columns(title=self.titles)
+        """A row per id, for a file: its column is called `name`; `title` and `category` stand beside it if known."""
+        beside = {"title": self.titles, "category": self.categories}
+        return self.ids.rename(name).to_frame().with_columns(**{k: v for k, v in beside.items() if v is not None})
 
     def title(self, raw: Any) -> str | None:
         """What people call an id; None if it has no title."""
@@ -71,7 +73,7 @@ class Vocabulary:
     @classmethod
     def of(cls, frame: pl.DataFrame, name: str) -> Self:
         """What `frame` made."""
-        return cls(frame[name], frame["title"] if "title" in frame.columns else None)
+        return cls(frame[name], *(frame[k] if k in frame.columns else None for k in ("title", "category")))
 
 
 @dataclass(frozen=True)

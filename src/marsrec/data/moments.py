@@ -96,6 +96,10 @@ AgeUnit = Literal["hours", "events"]
 """What ages are measured in: events where a model does not see real time."""
 
 
+ENDLESS = "endless"
+"""The half-life, in words, of what never fades."""
+
+
 def age_seconds(age: float, unit: AgeUnit) -> float | None:
     """An age or a half-life in seconds; None if it is counted in events or has no end.
 
@@ -116,7 +120,7 @@ def spell_age(age: float, unit: AgeUnit) -> str:
     ('1.5 hours', '1.5 events', '1 event', 'endless')
     """
     if math.isinf(age):
-        return "endless"
+        return ENDLESS
     if unit == "hours":
         return spell_duration(3600 * age)
     if age > 10_000:

@@ -1,4 +1,4 @@
-"""Titles of items: what people read instead of ids."""
+"""Titles of items, what people read instead of ids, and their categories."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,11 +8,12 @@ import polars as pl
 
 from marsrec.data.checks import is_usual_name, quoted
 from marsrec.data.formats import open_dataframe, open_file
-from marsrec.data.histories import Histories
+from marsrec.data.histories import Histories, Vocabulary
 from marsrec.errors import DataError
 
 ITEM_COLUMNS = ("item", "item_id")  # before the other names that logs give to items, and before a mere id
 TITLE_COLUMNS = ("title", "name", "label")
+CATEGORY_COLUMN = "category"
 
 
 def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Histories, str]:
@@ -23,8 +24,8 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     histories : Histories
         What to give titles to.
     source : Path or DataFrame
-        A file of any format that a log can have, or a dataframe, with a column of items and one of titles. Of several
-        titles of an item the first counts.
+        A file of any format that a log can have, or a dataframe, with a column of items and one of titles; one that is
+        called category is taken along. Of several titles of an item the first counts.
 
     Examples
     --------
@@ -39,12 +40,15 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
     place = str(source) if isinstance(source, Path) else "dataframe"
     item = _column(table.names, _item_rank, "item", place)
     title = _column(table.names, _title_rank, "title", place)
+    category = [name for name in table.names if name.lower() == CATEGORY_COLUMN][:1]
     ids = histories.item_ids.ids
-    frame = table.read([item, title]).select(
-        item=pl.col(item).cast(ids.dtype, strict=False), title=pl.col(title).cast(pl.String).str.strip_chars()
+    known = table.read([item, title, *category]).select(
+        pl.col(item).cast(ids.dtype, strict=False).alias("item"),
+        *(pl.col(name).cast(pl.String).str.strip_chars().replace("", None) for name in (title, *category)),
     )
-    frame = frame.drop_nulls().filter(pl.col("title") != "").unique("item", keep="first", maintain_order=True)
-    titles = pl.DataFrame({"item": ids}).join(frame, on="item", how="left", maintain_order="left")["title"]
+    known = known.drop_nulls(["item", title]).unique("item", keep="first", maintain_order=True)
+    known = pl.DataFrame({"item": ids}).join(known, on="item", how="left", maintain_order="left")
+    titles, *categories = (known[name] for name in (title, *category))
     missing = titles.null_count()
     if missing == len(ids):
         raise DataError(
@@ -56,7 +60,7 @@ def with_titles(histories: Histories, source: Path | pl.DataFrame) -> tuple[Hist
         if missing
         else f"all {len(ids):,} items have a title"
     )
-    return replace(histories, item_ids=replace(histories.item_ids, titles=titles)), said
+    return replace(histories, item_ids=Vocabulary(ids, titles, *categories)), said
 
 
 def _column(names: list[str], rank: Callable[[str], int | None], what: str, place: str) -> str:

@@ -7,21 +7,26 @@ to the user vector. So the score is a rest (the last state's, for MARS) plus one
 """
 
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.data.histories import Vocabulary
-from marsrec.data.moments import age_seconds, spell_age, spell_duration
+from marsrec.data.moments import ENDLESS, age_seconds, spell_age, spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Contributions
 from marsrec.recommender.inference import Inference, Window
+from marsrec.recommender.sentence import Clock, past_event, past_events, sentence
 
 PIECE = 4096
 """Events of a long history that are encoded at a time."""
@@ -118,29 +123,102 @@ def _folded(network: SequenceModel, items: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A score and the terms that sum to it."""
+    """A score and the terms that sum to it. Printed, a sentence that says why, and the past events that count most."""
 
+    item: Any
+    """Raw id of the item whose score it is."""
+    title: str | None
+    """What people call the item; None where the data brought no title."""
     score: float
     last_state: float
     """The share of the encoder's last state; all of the score where it does not split."""
     terms: pl.DataFrame
-    """A row per event and head: event (1 is the latest), item, time, age, head, half_life, gate, weight, share. Age and
-    half-life stand in words and in seconds (a half-life counted in events has no seconds). A column `title` may stand
-    beside the item."""
+    """A row per event and head: event (1 is the latest), item, title (where the data brought titles), time, age, head,
+    half_life, gate, weight, share. Age and half-life stand in words and in seconds (a half-life counted in events has
+    no seconds)."""
+    clock: Clock
+    """From when ages are measured: the moment of the request, or the latest event."""
 
     def by_event(self) -> pl.DataFrame:
         """Shares of the past events, summed over the heads, largest first."""
-        event = [name for name in _EVENT if name in self.terms.columns]
-        return (
-            self.terms.group_by(event, maintain_order=True)
-            .agg(pl.col("share").sum())
-            .sort("share", descending=True, maintain_order=True)
-        )
+        return _summed(self.terms, _EVENT).sort("share", descending=True, maintain_order=True)
 
     def by_head(self) -> pl.DataFrame:
         """Shares of the heads, summed over the events."""
-        head = ["head", "half_life", "half_life_seconds", "gate"]
-        return self.terms.group_by(head, maintain_order=True).agg(pl.col("share").sum())
+        return _summed(self.terms, _HEAD)
+
+    def sentence(self) -> str:
+        """Say why the item has its score.
+
+        A percentage is an event's share, summed over the heads, of what past events add in favour of the item: of the
+        sum of such shares that are above zero. The last state's share does not belong to it; where that is a tenth as
+        large or more, the sentence says how much of the score past events bring. To a head that never fades all past
+        events are alike, and they are one reason.
+        """
+        name = self.title or str(self.item)
+        if self.terms.is_empty():
+            return f"{name}: the score of this model does not split over past events."
+        alike = (pl.col("half_life") == ENDLESS).fill_null(False) & (pl.col("event").max() > 1)
+        reasons = [
+            (past_event(_name(row), row["age_seconds"], self.clock, latest=row["event"] == 1), row["share"])
+            for row in _summed(self.terms.filter(~alike), _EVENT).iter_rows(named=True)
+        ]
+        if len(lasting := self.terms.filter(alike)):
+            reasons.append((past_events(lasting["event"].n_unique()), lasting["share"].sum()))
+        return sentence(name, reasons, self.last_state)
+
+    def text(self, top: int = 5) -> str:
+        """The sentence, the past events that count most (for or against the item), and the heads.
+
+        Parameters
+        ----------
+        top : int
+            How many past events have a line of their own.
+        """
+        if self.terms.is_empty():
+            return f"{self.sentence()}\nscore {self.score:+.4f}"
+        events = sorted(self.by_event().iter_rows(named=True), key=lambda row: -abs(row["share"]))
+        rows = [[str(row["event"]), _name(row), row["age"], f"{row['share']:+.4f}"] for row in events[:top]]
+        if others := events[top:]:
+            named = f"{len(others):,} other{'s' if len(others) > 1 else ''}"
+            rows.append(["", named, "", f"{sum(row['share'] for row in others):+.4f}"])
+        rows += [["", "last state", "", f"{self.last_state:+.4f}"], ["", "score", "", f"{self.score:+.4f}"]]
+        heads = [
+            [str(row["head"]), row["half_life"] or "", f"{row['gate']:.2f}", f"{row['share']:+.4f}"]
+            for row in self.by_head().iter_rows(named=True)
+        ]
+        return "\n\n".join(
+            [
+                self.sentence(),
+                _aligned({"event": "right", "": "left", "age": "left", "share": "right"}, rows),
+                _aligned({"head": "right", "half-life": "left", "gate": "right", "share": "right"}, heads),
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _summed(terms: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    columns = [name for name in by if name in terms.columns]
+    return terms.group_by(columns, maintain_order=True).agg(pl.col("share").sum())
+
+
+def _name(row: dict[str, Any]) -> str:
+    return row.get("title") or str(row["item"])
+
+
+def _aligned(columns: dict[str, JustifyMethod], rows: list[list[str]]) -> str:
+    """A table without lines, as wide as its cells are."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, side in columns.items():
+        table.add_column(name, justify=side, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(file=StringIO(), width=1000)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 @torch.no_grad()
@@ -148,8 +226,11 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
     """Split the score of one item for a history that was read."""
     score = float(network.score(reading.user[None])[0, code])
     split = reading.split(network, torch.tensor([code]), len(reading.codes))
+    item, titles = item_ids.ids[code - 1], item_ids.titles
+    title = None if titles is None else titles[code - 1]
+    clock: Clock = "request" if network.sees_request_time else "last-event"
     if split is None or reading.parts is None:
-        return Explanation(score, score, pl.DataFrame(schema=_TERMS))
+        return Explanation(item, title, score, score, pl.DataFrame(schema=_TERMS), clock)
     heads, length = reading.parts.weights.shape
     ages = ((reading.now - reading.times) / PER_SECOND[unit]).tolist()
     lives: list[tuple[str | None, float | None]] = [(None, None)] * heads
@@ -166,6 +247,7 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
         {
             "event": list(range(length, 0, -1)) * heads,
             "item": item_ids.decode(np.tile(reading.codes, heads)),
+            **({} if titles is None else {"title": titles.gather(np.tile(reading.codes, heads) - 1)}),
             "time": np.tile(reading.times, heads),
             "age": [spell_duration(age) for age in ages] * heads,
             "age_seconds": ages * heads,
@@ -178,10 +260,11 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
         },
         schema_overrides={"half_life": pl.String, "half_life_seconds": pl.Float64},  # which may all be null
     )
-    return Explanation(score, float(split.rest[0]), terms)
+    return Explanation(item, title, score, float(split.rest[0]), terms, clock)
 
 
 _EVENT = ("event", "item", "title", "time", "age", "age_seconds")
+_HEAD = ("head", "half_life", "half_life_seconds", "gate")
 _TERMS = pl.Schema(
     {
         "event": pl.Int64,
