@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab.comparison import EXPLAINED, difference, gain
+from marsrec.lab.comparison import EXPLAINED, Cell, difference, gain, told
 from marsrec.lab.inspection import Inspection
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, plot
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def section(found: Sequence[Result], folder: Path) -> Section:
     """How widely the attention of a trained SASRec is spread, beside what MARS gains on the same data."""
     layers: list[list[str]] = []
-    gains: list[list[str]] = []
+    gains: list[list[Cell]] = []
     points: dict[str, tuple[float, float]] = {}
     run = whole(found)
     for data in [*run, *(name for name in ENTROPY if name not in map(published_name, run))]:
@@ -33,10 +33,10 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         layers += _layers(data, inspected or lacking, ENTROPY.get(name) if known else None)
         main = MAIN.get(name) if known else None
         published = main["mars-t"][0] / main["sasrec"][0] - 1 if main else None
-        cells = ["not run", "", f"{published:+.1%}" if published is not None else "none", ""]
+        cells: list[Cell] = ["not run", "", f"{published:+.1%}" if published is not None else "none", ""]
         if base and ours:
             relative = gain(ours, base)
-            cells[:2] = [f"{relative:+.1%}", str(difference(ours, base, folder, "HR@10"))]
+            cells[:2] = [f"{relative:+.1%}", difference(ours, base, folder, "HR@10")]
             cells[3] = in_points(relative, published)
             if inspected:
                 points[data] = (mean(layer.mean for layer in inspected.attention), relative)
@@ -56,7 +56,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         "## What MARS gains there",
         Table(
             ["data", "mars-t against sasrec", "difference over users", "paper", "against it", "paper, beside entropy"],
-            gains,
+            told(gains),
             f"HR@10. {EXPLAINED} The paper's gain is that of its main table. What it prints beside the "
             "entropies is over its best Transformer without time, which is fearec on sports and sasrec on the others, "
             "and on ml-1m that of the users with the longest histories alone.",

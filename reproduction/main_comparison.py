@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import mean
 
 from marsrec.evaluation.significance import Difference
-from marsrec.lab.comparison import EXPLAINED, density, difference, figures, marked, same_seeds
-from marsrec.lab.page import Section, Table, best, digits
+from marsrec.lab.comparison import EXPLAINED, Cell, density, difference, figures, marked, same_seeds, told
+from marsrec.lab.page import Section, Table, digits
 from marsrec.lab.results import Result
 from marsrec.models import RECIPES, backbone
 from marsrec.training.settings import TrainingSettings
@@ -58,7 +58,7 @@ def main_comparison(found: Sequence[Result], data: str) -> Table:
     return Table(
         ["model", *METRICS, "paper", "against it", "best epoch", "minutes", "seeds"],
         rows,
-        f"Training: {trained(results)}. **Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs "
+        f"Training: {trained(results)}. *Best* of the column; mean ± standard deviation over seeds. Minutes are epochs "
         "times those of the median one, as it went on the machine of each run; the efficiency page compares models.",
     )
 
@@ -81,17 +81,16 @@ def contest(results: Sequence[Result], folder: Path) -> tuple[str, dict[str, Con
 
 def significance(contests: dict[str, Contest], ours: str) -> Table:
     """MARS against every other model, user by user; the best other is another one in each metric."""
-    strongest = {metric: max(contests, key=lambda name: contests[name].reached[metric]) for metric in METRICS}
-    rows = []
-    for name, one in contests.items():
-        cells = {metric: str(difference) for metric, difference in one.differences.items()}
-        cells = {metric: best(cell) if strongest[metric] == name else cell for metric, cell in cells.items()}
-        rows.append([one.other, *cells.values(), " / ".join(map(str, one.seeds))])
+    strongest = {metric: max(contests.values(), key=lambda one: one.reached[metric]).other for metric in METRICS}
+    named = ", ".join(f"{other} by {metric}" for metric, other in strongest.items())
+    rows: list[list[Cell]] = [
+        [one.other, *one.differences.values(), " / ".join(map(str, one.seeds))] for one in contests.values()
+    ]
     return Table(
         [f"{ours} against", *METRICS, "seeds"],
-        rows,
-        f"{ours} less the other. {EXPLAINED} **The best other** by the metric was chosen on the same test, for "
-        "which p is not corrected.",
+        told(rows),
+        f"{ours} less the other. {EXPLAINED} The best others are {named}: chosen on the same test, for which p is not "
+        "corrected.",
     )
 
 

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from marsrec.data.source import EMBEDDED
-from marsrec.lab.comparison import EXPLAINED, density, difference, figures, per_user, same_seeds
+from marsrec.lab.comparison import EXPLAINED, Cell, Change, density, difference, figures, per_user, same_seeds, told
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
@@ -43,14 +43,14 @@ class Point:
     high: float
 
     @property
-    def decided(self) -> bool:
-        """Whether the users tell which of the two is better."""
+    def significant(self) -> bool:
+        """Whether the difference is statistically significant."""
         return self.low * self.high > 0
 
 
 def section(found: Sequence[Result], folder: Path) -> Section:
     """MARS-T against MARS-M as the average length varies."""
-    rows: list[list[str]] = []
+    rows: list[list[Cell]] = []
     lines: dict[tuple[str, str], list[Point]] = defaultdict(list)
     right = 0
     for data in sorted(datasets(found), key=lambda data: _average(found, data)):
@@ -66,16 +66,11 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         if point:
             order = data.removeprefix(published_name(data))  # another order of equal times is other data
             lines[("hawkes, fixed settings" if generated else origin(data) + order, trained(results))].append(point)
-            right += point.decided and backbone(average) == PAIR[point.gain > 0]
-    known = {published_name(row[0]) for row in rows}
+            right += point.significant and backbone(average) == PAIR[point.gain > 0]
+    known = {published_name(str(row[0])) for row in rows}
     rows += [_row(data, None, ([], []), theirs, folder)[0] for data, theirs in MAIN.items() if data not in known]
     points = [point for of_line in lines.values() for point in of_line]
-    judged = (
-        f"It takes the better one by NDCG@10 in {right} of the {sum(point.decided for point in points)} cases that the "
-        f"users decide (a 95 % interval without 0), of {len(points)} in all."
-        if points
-        else "mars-t and mars-m on the same data: not run."
-    )
+    judged = _judged(right, sum(point.significant for point in points), len(points))
     columns = ["data", "L̄", "mars-t", "paper (against it)", "mars-m", "paper (against it)"]
     columns += ["mars-m against mars-t", "paper (against it)", "rule takes", "better here"]
     parts: list[str | Table | Picture] = [
@@ -87,7 +82,7 @@ def section(found: Sequence[Result], folder: Path) -> Section:
         f"{judged} {_crossed(lines)}",
         Table(
             columns,
-            rows,
+            told(rows),
             f"L̄: training events per user. mars-t and mars-m: {' / '.join(SHOWN)}; one against the other: NDCG@10. "
             + EXPLAINED,
         ),
@@ -102,10 +97,10 @@ def section(found: Sequence[Result], folder: Path) -> Section:
 
 
 def crossings(points: Sequence[Point]) -> list[str]:
-    """Where the better one changes, between points that the users decide.
+    """Where the better one changes, between points that are statistically significant.
 
-    Between neighbours the place is read off a straight line on a logarithmic axis; where undecided points lie between,
-    only the two ends are known.
+    Between neighbours the place is read off a straight line on a logarithmic axis; where other points lie between, only
+    the two ends are known.
 
     Examples
     --------
@@ -115,7 +110,7 @@ def crossings(points: Sequence[Point]) -> list[str]:
     """
     ordered = sorted(points)
     crossed = []
-    for (left, below), (right, above) in pairwise((place, one) for place, one in enumerate(ordered) if one.decided):
+    for (left, below), (right, above) in pairwise((place, one) for place, one in enumerate(ordered) if one.significant):
         if below.gain * above.gain > 0:
             continue
         if right == left + 1:
@@ -133,9 +128,9 @@ def _row(
     pair: Sequence[Sequence[Result]],
     theirs: Mapping[str, Figures] | None,
     folder: Path,
-) -> tuple[list[str], Point | None]:
+) -> tuple[list[Cell], Point | None]:
     """A row of the table, and its point in the figure if both were run."""
-    cells = []
+    cells: list[Cell] = []
     for name, run in zip(PAIR, pair, strict=True):
         ours = [mean(figures(run, metric)) for metric in SHOWN] if run else []
         published = theirs[name][: len(SHOWN)] if theirs else None
@@ -152,9 +147,28 @@ def _row(
     differs = difference(pair[1], pair[0], folder, "NDCG@10")
     base = float(per_user(pair[0], folder, "NDCG@10").mean())
     point = Point(average or 0.0, differs.mean / base, differs.low / base, differs.high / base)
-    better = PAIR[differs.mean > 0] if point.decided else "undecided"
-    compared = [f"{point.gain:+.1%}: {differs}", _beside(beside, in_points(point.gain, published_gain))]
+    better = PAIR[differs.mean > 0] if point.significant else "not significant"
+    compared: list[Cell] = [Change(point.gain, differs), _beside(beside, in_points(point.gain, published_gain))]
     return [*start, *compared, taken, better], point
+
+
+def _judged(right: int, significant: int, run: int) -> str:
+    """How often the rule takes the better model.
+
+    Examples
+    --------
+    >>> print(_judged(1, 1, 2))
+    Comparisons of mars-m and mars-t: 2. The difference in NDCG@10 is statistically significant (its 95 % interval is
+    without 0) in 1, and the rule takes the better model there.
+    """
+    if not run:
+        return "mars-t and mars-m on the same data: not run."
+    taken = "there" if right == significant else f"in {right} of them"
+    return (
+        f"Comparisons of mars-m and mars-t: {run}. The difference in NDCG@10 is statistically significant (its 95 % "
+        f"interval is without 0) in {significant or 'none'}"
+        + (f", and the rule takes the better model {taken}." if significant else ".")
+    )
 
 
 def _beside(theirs: str, against: str) -> str:
@@ -176,7 +190,7 @@ def _crossed(lines: Mapping[tuple[str, str], list[Point]]) -> str:
     if crossed:
         return f"The two cross: {'; '.join(crossed)}."
     if any(len(points) > 1 for points in lines.values()):
-        return "The users decide no crossing here."
+        return "No crossing is statistically significant here."
     return "Data of several densities: not run."
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marsrec.evaluation.significance import paired
-from marsrec.lab.comparison import EXPLAINED, density, marked, per_user, same_seeds, time_groups
+from marsrec.lab.comparison import EXPLAINED, Cell, density, marked, per_user, same_seeds, time_groups, told
 from marsrec.lab.page import Section, Table
 from marsrec.lab.results import Result
 from marsrec.models import RECIPES, backbone
@@ -54,20 +54,20 @@ def figures(
     by_column = list(zip(*reached.values(), strict=True))
     rows = [[name, *map(marked, cells, by_column)] for name, cells in reached.items()]
     labels = [f"{metric}, {group} ({int(groups[group].sum()):,})" for metric, group in columns]
-    return Table(["model", *labels], rows, f"{caption} **Best**, *second*; mean ± standard deviation over seeds.")
+    return Table(["model", *labels], rows, f"{caption} *Best* of the column; mean ± standard deviation over seeds.")
 
 
 def differences(
     runs: Mapping[str, Sequence[Result]], ours: str, groups: Mapping[str, NDArray[np.bool_]], folder: Path
 ) -> Table:
     """MARS less each of the others, user by user."""
-    rows = []
+    rows: list[list[Cell]] = []
     for name, run in runs.items():
         if name == ours:
             continue
         pair = same_seeds(runs[ours], run)
         gains = {metric: [per_user(of, folder, metric) for of in pair] for metric in METRICS}
-        cells = [str(paired(*(of[users] for of in gains[metric]))) for metric in METRICS for users in groups.values()]
+        cells = [paired(*(of[users] for of in gains[metric])) for metric in METRICS for users in groups.values()]
         rows.append([name, *cells])
     labels = [f"{metric}, {group}" for metric in METRICS for group in groups]
-    return Table([f"{ours} against", *labels], rows, f"{ours} less the other. {EXPLAINED} p is not corrected.")
+    return Table([f"{ours} against", *labels], told(rows), f"{ours} less the other. {EXPLAINED}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from marsrec.lab.comparison import EXPLAINED, change, figures, spread
+from marsrec.lab.comparison import EXPLAINED, Cell, change, figures, spread, told
 from marsrec.lab.page import Picture, Section, Table
 from marsrec.lab.plot import COLORS, MARKERS, STYLES, plot
 from marsrec.lab.results import Result
@@ -65,10 +65,10 @@ def _sweep(
     label: str,
 ) -> Table:
     """All values of the paper's, run or not."""
-    rows = []
+    rows: list[list[Cell]] = []
     for value, run in swept.items():
         figured = [spread(figures(run, metric)) for metric in METRICS] if run else ["not run"] * len(METRICS)
-        compared = ""
+        compared: Cell = ""
         if run and default:
             compared = "default" if run == default else change(run, default, folder, "HR@10")
         elif run:
@@ -83,7 +83,7 @@ def _sweep(
         columns[-2] += ", backbone not named" if "dropout" in label else ""
     else:
         columns, rows = columns[:-2], [row[:-2] for row in rows]
-    return Table(columns, rows, f"Training: {training}.")
+    return Table(columns, told(rows), f"Training: {training}.")
 
 
 def _draw_sweep(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marsrec.evaluation.significance import paired
-from marsrec.lab.comparison import EXPLAINED, length_groups, per_user, same_seeds
+from marsrec.lab.comparison import EXPLAINED, Cell, length_groups, per_user, same_seeds, told
 from marsrec.lab.page import Section, Table
 from marsrec.lab.results import Result
 from reproduction.comparable import alike, as_published, find, published_name, trained, whole
@@ -35,25 +35,25 @@ def section(found: Sequence[Result], folder: Path) -> Section:
             rows = _groups(*pair, folder, theirs)
             if not theirs:
                 columns, rows = columns[:-2], [row[:-2] for row in rows]
-            parts += [f"## {data}: {ours}", Table(columns, rows, f"Training: {trained(results)}.")]
+            parts += [f"## {data}: {ours}", Table(columns, told(rows), f"Training: {trained(results)}.")]
     of_pairs = {f"{baseline} and {ours}": lacking[ours] for ours, baseline in BASELINES.items()}
     return Section("subgroups", "By length of history", [*parts, *not_run(of_pairs)])
 
 
 def _groups(
     base: Sequence[Result], ours: Sequence[Result], folder: Path, theirs: Sequence[tuple[float, float]] | None
-) -> list[list[str]]:
+) -> list[list[Cell]]:
     """A row per group: users, HR@10 of both, their difference, the paper's, and ours against it."""
     pair = same_seeds(base, ours)
     hits = [per_user(of, folder, "HR@10") for of in pair]
-    rows = []
+    rows: list[list[Cell]] = []
     for index, (label, chosen) in enumerate(length_groups(pair[0][0], folder).items()):
         users = int(chosen.sum())
         published = theirs[index] if theirs else None
-        cells = ["no users", "", _change(*published) if published else "none", ""]
+        cells: list[Cell] = ["no users", "", _change(*published) if published else "none", ""]
         if users:
             before, after = (of[chosen] for of in hits)
-            cells[:2] = [_change(100 * before.mean(), 100 * after.mean()), str(paired(after, before))]
+            cells[:2] = [_change(100 * before.mean(), 100 * after.mean()), paired(after, before)]
             if before.any():
                 cells[3] = in_points(after.mean() / before.mean(), published[1] / published[0] if published else None)
         rows.append([label, f"{users:,}", *cells])

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from marsrec.lab.comparison import change, figures, spread
+from marsrec.lab.comparison import Cell, change, figures, spread, told
 from marsrec.lab.page import Picture, Table
 from marsrec.lab.results import Result
 from reproduction.comparable import alike, as_published, datasets, find, published_name, trained
@@ -57,12 +57,13 @@ def tables(
 
 
 def _table(runs: Mapping[str, Sequence[Result]], theirs: Mapping[str, Figures], folder: Path, training: str) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     full = runs["full"]
     for name, run in runs.items():
         if name != "full" and run and run == full:
             continue  # what is changed is so on these data in any case
-        figured, compared = ["not run"] * len(METRICS), ["", ""]
+        figured = ["not run"] * len(METRICS)
+        compared: list[Cell] = ["", ""]
         if run:
             figured = [spread(figures(run, metric)) for metric in METRICS]
         if run and name != "full":
@@ -75,4 +76,4 @@ def _table(runs: Mapping[str, Sequence[Result]], theirs: Mapping[str, Figures], 
     columns += ["HR@10 against full, paper", "paper", "against it"]
     if not theirs:
         columns, rows = columns[:-3], [row[:-3] for row in rows]
-    return Table(columns, rows, f"Training: {training}.")
+    return Table(columns, told(rows), f"Training: {training}.")

@@ -56,14 +56,14 @@ def test_the_pages_show_best_and_differences_and_groups(tmp_path: Path) -> None:
         write_with_ranks(tmp_path, one, ranks[one.model], [5] * 200 + [20] * 200)
     (contest,) = compared = contests(found, "sasrec")
     table = models.table(contest)
-    assert [row[:2] for row in table.rows] == [["gru4rec", "**75.00**"], ["sasrec", "*50.00*"]]
+    assert [row[:2] for row in table.rows] == [["gru4rec", "*75.00*"], ["sasrec", "50.00"]]
     (row,) = models.differences(contest, tmp_path).rows
     assert row[0] == "gru4rec"
-    assert row[1].startswith("+25.00 [+2")
+    assert row[1].startswith("**+25.00 [+2")
     assert row[-1] == "1 / 1"
     by_length = next(part for part in groups.section(compared, tmp_path).parts if not isinstance(part, str))
     assert by_length.columns == ["model", "1-5 (200)", "16-49 (200)"]
-    assert [list(row) for row in by_length.rows] == [["gru4rec", "100.00", "**50.00**"], ["sasrec", "100.00", "*0.00*"]]
+    assert [list(row) for row in by_length.rows] == [["gru4rec", "100.00", "*50.00*"], ["sasrec", "100.00", "0.00"]]
     assert inspection.sections(compared, tmp_path) == []
     elsewhere = contests([*found, result("core", data="ml-1m")], "core")
     assert "was not run on these data" in str(models.section(elsewhere, tmp_path).parts)

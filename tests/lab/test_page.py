@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.text import Text
 
-from marsrec.lab.page import Picture, Section, Table, best, second, write_report
+from marsrec.lab.page import Picture, Section, Table, best, significant, write_report
 from marsrec.lab.plot import name_points, plot
 
 
@@ -26,7 +26,7 @@ SECTIONS = [
         [
             "Some `code`, **bold** < 3.",
             "## Part",
-            Table(["model", "HR@10"], [["sasrec", second("8.0")], ["mars-t", best("8.8")]], "× 100."),
+            Table(["model", "HR@10"], [["sasrec", best("8.0")], ["mars-t", significant("+0.8")]], "× 100."),
             Picture("line", 'A "line".', draw),  # type: ignore[arg-type]
             "- a\n- b",
         ],
@@ -68,7 +68,7 @@ def test_a_report_on_disk(tmp_path: Path) -> None:
         "report.html",
     }
     page = (tmp_path / "one.md").read_text()
-    assert "| mars-t | **8.8** |" in page
+    assert "| sasrec | *8.0* |\n| mars-t | **+0.8** |" in page
     assert '![A "line".](figures/line.svg)' in page
     assert (tmp_path / "figures/line.png").read_bytes().startswith(b"\x89PNG")
     assert "[Second](two.md)" in (tmp_path / "README.md").read_text()

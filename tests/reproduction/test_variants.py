@@ -43,8 +43,8 @@ def test_each_ablation_is_compared_with_full_and_with_the_paper(tmp_path: Path) 
         "8.00", "4.00", "2.00", "", "", "", "8.95 / 4.46 / 3.10", "-10.6% / -10.3% / -35.5%"
     ]  # fmt: skip
     assert rows["backbone"][1:4] == ["9.00", "4.50", "2.25"]
-    assert rows["backbone"][4].startswith("+12.5%: +1.00 [+0.4")
-    assert rows["backbone"][5].startswith("+12.5%: +1.00 [+0.4")  # all hits are at rank 1
+    assert rows["backbone"][4].startswith("**+12.5%: +1.00 [+0.4")
+    assert rows["backbone"][5].startswith("**+12.5%: +1.00 [+0.4")  # all hits are at rank 1
     assert rows["backbone"][6:] == ["-4.7%", "8.53 / 4.22 / 2.89", "+5.5% / +6.6% / -22.1%"]
     assert rows["b4"][1:] == ["not run", "not run", "not run", "", "", "-0.8%", "8.88 / 4.41 / 3.04", ""]
 
@@ -53,7 +53,7 @@ def test_a_variant_is_compared_with_full_on_the_seeds_that_both_have(tmp_path: P
     made = [variant("full", 0.10, seed=0), variant("full", 0.20, seed=1), variant("b1", 0.22, seed=1)]
     (table,) = tables(ablation.section(ranked(tmp_path, *made), tmp_path))
     assert table.rows[0][1] == "15.00 ± 7.07"
-    assert table.rows[2][4].startswith("+10.0%: +2.00 [")
+    assert table.rows[2][4].startswith("**+10.0%: +2.00 [")
 
 
 def test_the_backbone_of_mars_m_is_a_mamba_of_two_layers(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_extensions_stand_under_their_own_names(tmp_path: Path) -> None:
     (table,) = tables(extensions.section(ranked(tmp_path, *made), tmp_path))
     rows = {row[0]: row for row in table.rows}
     assert rows["request clock"][1] == "9.00"
-    assert rows["request clock"][4].startswith("+12.5%: +1.00 [")
-    assert rows["values"][4].startswith("-25.0%: -2.00 [")
+    assert rows["request clock"][4].startswith("**+12.5%: +1.00 [")
+    assert rows["values"][4].startswith("**-25.0%: -2.00 [")
     assert rows["linear time"][1:] == ["not run", "not run", "not run", "", ""]
     assert extensions.section([result("mars-t")], tmp_path).parts[-1] == "Not run."
 
@@ -103,7 +103,7 @@ def test_sweeps_stand_beside_the_papers_and_tell_what_was_not_run(tmp_path: Path
     (table,) = tables(section)
     assert table.columns[5:] == ["paper: HR@10 / NDCG@10 / MRR@10", "against it"]
     assert [row[0] for row in table.rows] == ["1", "2", "4", "8", "16"]
-    assert table.rows[0][4].startswith("-22.2%: -2.00 [")
+    assert table.rows[0][4].startswith("**-22.2%: -2.00 [")
     assert table.rows[2][4:] == ["default", "9.01 / 4.42 / 3.02", "-0.1% / +1.8% / -25.5%"]
     assert table.rows[4][1:] == ["not run", "not run", "not run", "", "8.90 / 4.46 / 3.11", ""]
     assert section.parts[-1] == (

@@ -14,7 +14,7 @@ ENVIRONMENT = {"token": "MARSREC_TOKEN", "store": "MARSREC_STORE"}
 def serve(
     settings: Annotated["ServeSettings", Fields("marsrec.serve.settings", environment=ENVIRONMENT, argument="models")],
 ) -> None:
-    """Answer requests over HTTP, remember events, and show on a page why."""
+    """Serve models over HTTP: recommendations, an event store, and a page that explains them."""
     try:
         from marsrec.serve.app import serve as run
     except ModuleNotFoundError as error:

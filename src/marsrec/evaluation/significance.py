@@ -11,6 +11,8 @@ from marsrec.errors import DataError
 
 Floats = NDArray[np.float64]
 
+LEVEL = 0.05
+"""Below it a p is statistically significant."""
 BLOCK = 500
 """Draws at a time."""
 MANY = 1000

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from marsrec.errors import DataError, SettingsError
 from marsrec.evaluation.groups import length_buckets, members
 from marsrec.evaluation.measures import measures
-from marsrec.evaluation.significance import Difference, Floats, paired
-from marsrec.lab.page import best, second
+from marsrec.evaluation.significance import LEVEL, Difference, Floats, holm, paired
+from marsrec.lab.page import best, significant
 from marsrec.lab.results import RANKS, Result
 from marsrec.models import decisive
 from marsrec.training.settings import MONITOR, NOT_DECISIVE
@@ -27,8 +27,9 @@ METRICS = ("HR@10", "NDCG@10", "MRR@10")
 
 EXPLAINED = (
     "Differences are × 100, with their 95 % bootstrap interval over users and the two-sided p of a paired "
-    "randomisation test. Both models are averaged over the seeds that both have, where there are such: the interval "
-    "tells of other users, not of other initial weights."
+    f"randomisation test. **Bold** is statistically significant: p below {LEVEL} after Holm's correction for all "
+    "differences of the table; the printed p is not corrected. Both models are averaged over the seeds that both "
+    "have, where there are such: the interval tells of other users, not of other initial weights."
 )
 """What the difference of two models is, for texts and captions."""
 
@@ -143,18 +144,16 @@ def spread(values: Sequence[float]) -> str:
 
 
 def marked(values: Sequence[float], column: Sequence[Sequence[float]]) -> str:
-    """Mean and deviation as a cell, marked where the mean is the best or the second best of its column.
+    """Mean and deviation as a cell, marked where the mean is the best of its column.
 
     Examples
     --------
-    >>> marked([8.5], [[8.5], [9.0], [2.0]]), marked([8.5], [[8.5]])
-    ('*8.50*', '8.50')
+    >>> marked([9.0], [[8.5], [9.0], [2.0]]), marked([8.5], [[8.5], [9.0]]), marked([8.5], [[8.5]])
+    ('*9.00*', '8.50', '8.50')
     """
-    means = sorted({round(mean(others), 4) for others in column}, reverse=True)
-    place = means.index(round(mean(values), 4))
-    if len(means) < 2 or place > 1:  # a model that is alone is not the best of any
-        return spread(values)
-    return (best, second)[place](spread(values))
+    means = {round(mean(others), 4) for others in column}
+    alone = len(means) < 2  # and so the best of none
+    return spread(values) if alone or round(mean(values), 4) < max(means) else best(spread(values))
 
 
 def density(result: Result) -> float:
@@ -227,6 +226,41 @@ def gain(first: Sequence[Result], second: Sequence[Result], metric: str = "HR@10
     return mean(figures(one, metric)) / mean(figures(other, metric)) - 1
 
 
-def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> str:
-    """Relative gain and difference, as a cell."""
-    return f"{gain(first, second, metric):+.1%}: {difference(first, second, folder, metric)}"
+@dataclass(frozen=True)
+class Change:
+    """A difference, after the relative gain."""
+
+    gain: float
+    difference: Difference
+
+    def __str__(self) -> str:
+        return f"{self.gain:+.1%}: {self.difference}"
+
+
+def change(first: Sequence[Result], second: Sequence[Result], folder: Path, metric: str) -> Change:
+    """How much better the first is, relatively and user by user."""
+    return Change(gain(first, second, metric), difference(first, second, folder, metric))
+
+
+Cell = str | Difference | Change
+
+
+def told(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """The rows of a table with differences, bold where they are statistically significant: see `EXPLAINED`.
+
+    Examples
+    --------
+    >>> told([["gru", Difference(0.01, 0.004, 0.016, 0.001)], ["narm", Difference(0.005, -0.001, 0.01, 0.06)]])
+    [['gru', '**+1.00 [+0.40, +1.60], p = 0.0010**'], ['narm', '+0.50 [-0.10, +1.00], p = 0.0600']]
+    >>> told([["gru", Difference(0.01, 0.004, 0.016, 0.03)], ["narm", Difference(0.005, 0.0, 0.01, 0.03)]])[0][1]
+    '+1.00 [+0.40, +1.60], p = 0.0300'
+    """
+    differences = [cell.difference if isinstance(cell, Change) else cell for row in rows for cell in row]
+    corrected = iter(holm([cell.p for cell in differences if isinstance(cell, Difference)]))
+    return [
+        [
+            cell if isinstance(cell, str) else significant(str(cell)) if next(corrected) < LEVEL else str(cell)
+            for cell in row
+        ]
+        for row in rows
+    ]

@@ -24,7 +24,7 @@ MANIFEST = ".report.json"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under named columns. A cell may be marked by `best` or `second`."""
+    """Rows under named columns. A cell may be marked: bold is statistically significant and nothing else."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -66,12 +66,12 @@ def digits(value: float) -> str:
 
 def best(text: str) -> str:
     """Mark a cell as the best of its column."""
-    return f"**{text}**"
-
-
-def second(text: str) -> str:
-    """Mark a cell as the second best of its column."""
     return f"*{text}*"
+
+
+def significant(text: str) -> str:
+    """Mark a cell as a difference that is statistically significant."""
+    return f"**{text}**"
 
 
 def write_report(sections: Sequence[Section], folder: Path, *, title: str, lead: str) -> list[Path]:
@@ -229,7 +229,8 @@ nav ul {{ columns: 2; padding-left: 1.2rem; }} a {{ color: #0057a3; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #e5e5e5; }}
-th {{ border-bottom: 2px solid #555; }} th:first-child, td:first-child {{ text-align: left; }}
+th {{ border-bottom: 2px solid #555; font-weight: normal; color: #555; }}
+th:first-child, td:first-child {{ text-align: left; }}
 tbody tr:hover {{ background: #f4f6f8; }} em {{ font-style: normal; text-decoration: underline; }}
 figure {{ margin: 1.5rem 0; }} img {{ max-width: 100%; height: auto; }}
 figcaption, .caption {{ color: #555; font-size: .88rem; max-width: 46rem; }}

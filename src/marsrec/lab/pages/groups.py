@@ -40,4 +40,4 @@ def table(contest: Contest, groups: Mapping[str, NDArray[np.bool_]], folder: Pat
     columns = list(zip(*reached.values(), strict=True))
     rows = [[name, *map(marked, of_groups, columns)] for name, of_groups in reached.items()]
     labels = [f"{label} ({int(users.sum()):,})" for label, users in groups.items()]
-    return Table(["model", *labels], rows, "**Best**, *second*; mean ± standard deviation over seeds.")
+    return Table(["model", *labels], rows, "*Best* of the column; mean ± standard deviation over seeds.")

@@ -7,12 +7,14 @@ from statistics import mean
 from marsrec.lab.comparison import (
     EXPLAINED,
     METRICS,
+    Cell,
     Contest,
     difference,
     figures,
     marked,
     parts_of,
     same_seeds,
+    told,
     validation,
 )
 from marsrec.lab.page import Section, Table, digits
@@ -52,7 +54,7 @@ def table(contest: Contest) -> Table:
     return Table(
         ["model", *METRICS, f"valid {MONITOR}", "best epoch", "minutes", "seeds"],
         rows,
-        "**Best**, *second*; mean ± standard deviation over seeds. Minutes are epochs times those of the median one, "
+        "*Best* of the column; mean ± standard deviation over seeds. Minutes are epochs times those of the median one, "
         "as it went on the machine of each run.",
     )
 
@@ -61,12 +63,12 @@ def differences(contest: Contest, folder: Path) -> Table:
     """Each model less the reference, user by user."""
     assert contest.reference is not None
     reference = contest.models[contest.reference]
-    rows = []
+    rows: list[list[Cell]] = []
     for name, results in contest.others.items():
         seeds = " / ".join(str(len(of)) for of in same_seeds(results, reference))
-        rows.append([name, *(str(difference(results, reference, folder, metric)) for metric in METRICS), seeds])
+        rows.append([name, *(difference(results, reference, folder, metric) for metric in METRICS), seeds])
     return Table(
         ["model", *METRICS, "seeds"],
-        rows,
-        f"Each model less {contest.reference}. {EXPLAINED} p is not corrected for the number of models.",
+        told(rows),
+        f"Each model less {contest.reference}. {EXPLAINED}",
     )
