@@ -8,6 +8,7 @@ from marsrec.lab.pages import everything
 from marsrec.lab.results import Result
 from reproduction import (
     ablation,
+    as_printed,
     efficiency,
     entropy,
     extensions,
@@ -30,6 +31,7 @@ Page = Callable[[Sequence[Result], Path], Section | list[Section]]
 """Takes all results and their folder."""
 
 PAGES: tuple[Page, ...] = (
+    as_printed.section,
     main_comparison.section,
     ablation.section,
     sensitivity.section,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from reproduction.comparable import USUAL, alike, find, trained
-from reproduction.main_comparison import contest, main_comparison, section, significance
+from reproduction.main_comparison import contest, main_comparison, over_seeds, section, significance
 from tests.lab.made import result, write_with_ranks
 
 from marsrec.models import RECIPES
@@ -56,9 +56,9 @@ def test_mars_is_compared_with_each_of_the_others_user_by_user(tmp_path: Path) -
     assert against is not None
     ours, contests = against
     table = significance(contests, ours)
-    assert table.columns == ["mars-t against", "HR@10", "NDCG@10", "MRR@10", "seeds"]
+    assert table.columns == ["mars-t against", "HR@10", "NDCG@10", "MRR@10", "NDCG@10 over seeds"]
     gru4rec, sasrec = table.rows
-    assert (gru4rec[0], sasrec[0], sasrec[-1]) == ("gru4rec", "sasrec", "1 / 1")
+    assert (gru4rec[0], sasrec[0], sasrec[-1]) == ("gru4rec", "sasrec", "one seed")
     assert gru4rec[1].startswith("**+45.00 [+")
     assert sasrec[1].startswith("**+25.00 [+2")
     assert sasrec[1].endswith("p < 0.0001**")
@@ -106,3 +106,11 @@ def test_a_recipes_own_batches_are_compared_and_named_others_are_another_trainin
     large = [result("sasrec", 0.3, targets_per_batch=512), result("mars-t", 0.2, targets_per_batch=512)]
     assert trained(alike(large, "beauty")) == "targets_per_batch 512"
     assert "sasrec, batches of 512" in [row[0] for row in main_comparison(large, "beauty").rows]
+
+
+def test_other_seeds_have_an_interval_of_their_own() -> None:
+    """Differences of 0.5, 1.0 and 1.5: their mean ± 4.3027 × 0.5 / √3."""
+    mine = [result("mars-t", hits, seed=seed) for seed, hits in enumerate((0.09, 0.10, 0.11))]
+    theirs = [result("sasrec", 0.08, seed=seed) for seed in range(4)]
+    assert over_seeds(mine, theirs) == "+1.00 [-0.24, +2.24], 3 seeds"
+    assert over_seeds(mine[:1], theirs) == "one seed"

@@ -8,6 +8,7 @@ from tests.lab.made import result, write_with_ranks
 from marsrec.lab.page import Picture, Table
 
 NAMES = [
+    "as-printed",
     "main",
     "ablation",
     "sensitivity",
