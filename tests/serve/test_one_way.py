@@ -158,6 +158,7 @@ def test_the_same_terms_explain_an_item(ways: Ways, at: int | None) -> None:
         if explanation.terms.is_empty():
             assert row["explanation"] is None
             continue
+        assert row["explanation"]["sentence"] == shown["sentence"] == explanation.sentence()
         assert row["explanation"]["last_state"] == pytest.approx(explanation.last_state, abs=1e-6)
         assert not any(row["explanation"]["earlier"])
         assert_same_terms(result["reading"], row["explanation"]["shares"], explanation.terms)

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from marsrec.data.batches import Batch
 from marsrec.data.histories import Vocabulary
-from marsrec.data.moments import ENDLESS, age_seconds, spell_age, spell_duration
+from marsrec.data.moments import age_seconds, spell_age, spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Contributions
 from marsrec.recommender.inference import Inference, Window
-from marsrec.recommender.sentence import Clock, past_event, past_events, sentence
+from marsrec.recommender.sentence import Clock, past_event, why
 
 PIECE = 4096
 """Events of a long history that are encoded at a time."""
@@ -158,14 +158,12 @@ class Explanation:
         name = self.title or str(self.item)
         if self.terms.is_empty():
             return f"{name}: the score of this model does not split over past events."
-        alike = (pl.col("half_life") == ENDLESS).fill_null(False) & (pl.col("event").max() > 1)
-        reasons = [
-            (past_event(_name(row), row["age_seconds"], self.clock, latest=row["event"] == 1), row["share"])
-            for row in _summed(self.terms.filter(~alike), _EVENT).iter_rows(named=True)
+        events = [
+            past_event(_name(row), row["age_seconds"], self.clock, latest=row["event"] == 1)
+            for row in self.terms.filter(head=1).iter_rows(named=True)
         ]
-        if len(lasting := self.terms.filter(alike)):
-            reasons.append((past_events(lasting["event"].n_unique()), lasting["share"].sum()))
-        return sentence(name, reasons, self.last_state)
+        shares = self.terms["share"].to_numpy().reshape(-1, len(events))
+        return why(name, events, shares, self.terms["half_life"].gather_every(len(events)).to_list(), self.last_state)
 
     def text(self, top: int = 5) -> str:
         """The sentence, the past events that count most (for or against the item), and the heads.
@@ -228,7 +226,7 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
     split = reading.split(network, torch.tensor([code]), len(reading.codes))
     item, titles = item_ids.ids[code - 1], item_ids.titles
     title = None if titles is None else titles[code - 1]
-    clock: Clock = "request" if network.sees_request_time else "last-event"
+    clock = _clock(network)
     if split is None or reading.parts is None:
         return Explanation(item, title, score, score, pl.DataFrame(schema=_TERMS), clock)
     heads, length = reading.parts.weights.shape
@@ -261,6 +259,42 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
         schema_overrides={"half_life": pl.String, "half_life_seconds": pl.Float64},  # which may all be null
     )
     return Explanation(item, title, score, float(split.rest[0]), terms, clock)
+
+
+@torch.no_grad()
+def sentences(
+    reading: Reading, network: SequenceModel, codes: NDArray[np.int64], item_ids: Vocabulary, unit: TimeUnit
+) -> list[str] | None:
+    """What `Explanation.sentence` says of each of many items; None where scores do not split."""
+    if reading.parts is None or not network.splits:
+        return None
+    ages = ((reading.now - reading.times) / PER_SECOND[unit]).tolist()
+    latest, clock = len(ages) - 1, _clock(network)
+    events = [
+        past_event(name, age, clock, latest=place == latest)
+        for place, (name, age) in enumerate(zip(_names(reading.codes, item_ids), ages, strict=True))
+    ]
+    scales = reading.parts.scales
+    lives: list[str | None] = [None] * len(reading.parts.weights)
+    if scales is not None:
+        lives = [spell_age(life, scales.age_unit) for life in scales.half_lives.tolist()]
+    said = []
+    for name, code in zip(_names(codes, item_ids), codes.tolist(), strict=True):
+        split = reading.split(network, torch.tensor([code]), len(events))  # one by one: histories may be long
+        assert split is not None
+        said.append(why(name, events, split.shares[0].cpu().numpy(), lives, float(split.rest[0])))
+    return said
+
+
+def _clock(network: SequenceModel) -> Clock:
+    return "request" if network.sees_request_time else "last-event"
+
+
+def _names(codes: NDArray[np.int64], item_ids: Vocabulary) -> list[str]:
+    """What people call items: titles, and ids where there are none."""
+    ids = item_ids.decode(codes)
+    titles = [None] * len(ids) if item_ids.titles is None else item_ids.titles.gather(codes - 1).to_list()
+    return [title or str(item) for title, item in zip(titles, ids, strict=True)]
 
 
 _EVENT = ("event", "item", "title", "time", "age", "age_seconds")

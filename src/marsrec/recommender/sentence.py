@@ -8,7 +8,10 @@ much of the score past events bring.
 from collections.abc import Sequence
 from typing import Literal
 
-from marsrec.data.moments import spell_duration
+import numpy as np
+from numpy.typing import NDArray
+
+from marsrec.data.moments import ENDLESS, spell_duration
 
 Clock = Literal["request", "last-event"]
 """From when ages are measured: the moment of the request, or the latest event."""
@@ -60,6 +63,39 @@ def sentence(item: str, reasons: Sequence[Reason], last_state: float) -> str:
         part = f"{100 * brought / (brought + last_state):.0f} %" if brought > 0 else "nothing"
         clauses.append(f"past events bring {part} of the score, the last state the rest")
     return f"{item}: {'; '.join(clauses)}."
+
+
+def why(
+    item: str, events: Sequence[str], shares: NDArray[np.floating], half_lives: Sequence[str | None], last_state: float
+) -> str:
+    """Say why an item has its score, from the shares of events and heads.
+
+    To a head that never fades all past events are alike, and they are one reason.
+
+    Parameters
+    ----------
+    item : str
+        What people call the item.
+    events : sequence of str
+        Past events in words, oldest first: see `past_event`.
+    shares : array (K, S)
+        Shares of the score by head and event.
+    half_lives : sequence of (str or None)
+        Of the heads, in words.
+    last_state : float
+        The share of the last state.
+
+    Examples
+    --------
+    >>> shares = np.array([[1.0, 1.0], [0.0, 6.0]])
+    >>> print(why("Filters", ["Tea 2 days ago", "Kettle just now"], shares, ["endless", "1 hour"], last_state=0.0))
+    Filters: because of Kettle just now (75 %) and all 2 past events whatever their age (25 %).
+    """
+    alike = np.array([life == ENDLESS and len(events) > 1 for life in half_lives])
+    reasons = list(zip(events, shares[~alike].sum(0).tolist(), strict=True))
+    if alike.any():
+        reasons.append((past_events(len(events)), float(shares[alike].sum())))
+    return sentence(item, reasons, last_state)
 
 
 def past_event(name: str, age: float, clock: Clock, *, latest: bool) -> str:

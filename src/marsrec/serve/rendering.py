@@ -18,10 +18,15 @@ def raw_items(model: Model, codes: Sequence[int]) -> list[Any]:
     return model.recommender.item_ids.decode(np.array(codes, dtype=np.int64)).to_list()
 
 
-def item_titles(model: Model, codes: Sequence[int]) -> list[str | None]:
-    """Titles of items; None where the data brought none."""
-    titles = model.recommender.item_ids.titles
-    return [None] * len(codes) if titles is None else titles.gather([code - 1 for code in codes]).to_list()
+def named_items(model: Model, codes: Sequence[int]) -> list[dict[str, Any]]:
+    """The fields of `NamedItem`: raw ids, titles and categories; None where the data brought none."""
+    ids, places = model.recommender.item_ids, [code - 1 for code in codes]
+    titles, categories = (
+        [None] * len(places) if known is None else known.gather(places).to_list()
+        for known in (ids.titles, ids.categories)
+    )
+    columns = zip(raw_items(model, codes), titles, categories, strict=True)
+    return [{"item": item, "title": title, "category": category} for item, title, category in columns]
 
 
 def read_history(model: Model, reading: Reading | None) -> ReadHistory | None:
@@ -31,18 +36,16 @@ def read_history(model: Model, reading: Reading | None) -> ReadHistory | None:
     parts, scales = reading.parts, None if reading.parts is None else reading.parts.scales
     weights = None if parts is None else parts.weights.T.tolist()
     ages = ((reading.now - reading.times) / PER_SECOND[model.recommender.unit]).tolist()
-    codes = reading.codes.tolist()
-    columns = raw_items(model, codes), item_titles(model, codes), reading.times, ages
+    columns = named_items(model, reading.codes.tolist()), reading.times, ages
     events = [
         ReadEvent(
-            item=item,
-            title=title,
+            **named,
             time=int(time),
             age_seconds=age,
             age=spell_duration(age),
             weights=None if weights is None else weights[place],
         )
-        for place, (item, title, time, age) in enumerate(zip(*columns, strict=True))
+        for place, (named, time, age) in enumerate(zip(*columns, strict=True))
     ]
     return ReadHistory(
         clock=clock(model),

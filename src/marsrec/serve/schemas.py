@@ -70,10 +70,10 @@ class UserQuery(ModelQuery):
 
 
 class SearchQuery(ModelQuery):
-    """A search by a part of the id."""
+    """A search by a part of the id, or of what people call it."""
 
     search: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
-    """A part of the id, in any case; nothing finds any."""
+    """A part of the id (of items also of the title or the category), in any case; nothing finds any."""
     limit: int = Field(20, ge=1, le=100)
     """How many are listed."""
 
@@ -96,12 +96,19 @@ class Head(AnswerSchema):
     """Share of the head in the user vector; null where it is not of a history."""
 
 
-class ReadEvent(AnswerSchema):
-    """An event as the model saw it."""
+class NamedItem(AnswerSchema):
+    """An item, and what people call it."""
 
     item: RawId
     title: str | None = None
     """What people call the item; null where the data did not bring a title."""
+    category: str | None = None
+    """What kind of thing it is; null where the data did not bring a category."""
+
+
+class ReadEvent(NamedItem):
+    """An event as the model saw it."""
+
     time: int
     age_seconds: float
     """Before the moment from which the model measures."""

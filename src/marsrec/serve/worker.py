@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from torch import Tensor
 
 from marsrec.errors import DataError
-from marsrec.recommender.explanation import Reading, ScoreSplit, read
+from marsrec.recommender.explanation import Reading, ScoreSplit, read, sentences
 from marsrec.recommender.inference import Answer, Past, Request, Vector, Window
 from marsrec.recommender.session import Session
 from marsrec.serve.histories import History
@@ -90,6 +90,8 @@ class JobResult:
     """With `explain`: what the model made of the latest events. None without any known item."""
     split: ScoreSplit | None = None
     """With `explain`: the scores in parts. None where they do not split."""
+    sentences: list[str] | None = None
+    """With `explain`: why each item has its score. None where scores do not split."""
     history: History | None = None
     """With `explain`, for a user: the latest events, unknown items included."""
 
@@ -176,13 +178,17 @@ def _explained(job: RecommendJob) -> JobResult:
     if window is not None:
         reading = read(inference, window, request.at, folded=folded)
         request = replace(request, past=Vector(reading.user))
-    split = None
+    split = said = None
     with _COMPUTING:
         (answer,) = inference.answer([request], ranker=job.model.shortlist)
         if reading is not None:
             split = reading.split(inference.network, torch.from_numpy(answer.codes), SHOWN_EVENTS)
-            reading = reading.latest(SHOWN_EVENTS)
-    return JobResult(answer, request.at, reading, split, None if history is None else history.latest(SHOWN_EVENTS))
+    if reading is not None:
+        recommender = job.model.recommender
+        said = sentences(reading, inference.network, answer.codes, recommender.item_ids, recommender.unit)
+        reading = reading.latest(SHOWN_EVENTS)
+    listed = None if history is None else history.latest(SHOWN_EVENTS)
+    return JobResult(answer, request.at, reading, split, said, listed)
 
 
 def _window(

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from marsrec.serve.endpoints.dependencies import PathId, Running
 from marsrec.serve.refusals import documented
-from marsrec.serve.rendering import item_titles, raw_items
-from marsrec.serve.schemas import MAX_K, AnswerSchema, ModelQuery, RawId, SearchQuery
+from marsrec.serve.rendering import named_items, raw_items
+from marsrec.serve.schemas import MAX_K, AnswerSchema, ModelQuery, NamedItem, RawId, SearchQuery
 from marsrec.serve.worker import SimilarJob
 
 router = APIRouter(prefix="/v1", tags=["items"])
@@ -21,12 +21,9 @@ class SimilarQuery(ModelQuery):
     """How many items."""
 
 
-class Item(AnswerSchema):
+class Item(NamedItem):
     """An item of the model."""
 
-    item: RawId
-    title: str | None = None
-    """What people call the item; null where the data did not bring a title."""
     count: int
     """How often it was trained on."""
 
@@ -37,13 +34,10 @@ class Items(AnswerSchema):
     items: list[Item]
 
 
-class SimilarItem(AnswerSchema):
+class SimilarItem(NamedItem):
     """An item that is like another."""
 
     rank: int
-    item: RawId
-    title: str | None = None
-    """What people call the item; null where the data did not bring a title."""
     similarity: float
     """Cosine of the items' vectors."""
 
@@ -58,10 +52,10 @@ class SimilarItems(AnswerSchema):
 
 @router.get("/items", responses=documented(404))
 async def find_items(running: Running, query: Annotated[SearchQuery, Query()]) -> Items:
-    """Find items by a part of their id or title."""
+    """Find items by a part of their id, title or category."""
     model = running.model(query.model)
     table = await running.search(lambda: model.items.find(query.search, query.limit))
-    return Items(items=[Item(item=item, title=title, count=count) for item, title, count in table.iter_rows()])
+    return Items(items=[Item(**row) for row in table.iter_rows(named=True)])
 
 
 @router.get("/items/{item:path}/similar", responses=documented(404))
@@ -71,12 +65,12 @@ async def similar_items(running: Running, item: PathId, query: Annotated[Similar
     code = running.item(model, item)
     (result,) = await running.answers.submit([SimilarJob(model, code, query.k)])
     codes = result.answer.codes.tolist()
-    alike = zip(raw_items(model, codes), item_titles(model, codes), result.answer.scores.tolist(), strict=True)
+    alike = zip(named_items(model, codes), result.answer.scores.tolist(), strict=True)
     return SimilarItems(
         model=model.name,
         item=raw_items(model, [code])[0],
         items=[
-            SimilarItem(rank=rank, item=raw, title=title, similarity=similarity)
-            for rank, (raw, title, similarity) in enumerate(alike, start=1)
+            SimilarItem(**named, rank=rank, similarity=similarity)
+            for rank, (named, similarity) in enumerate(alike, start=1)
         ],
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
+from marsrec.data.histories import Vocabulary
 from marsrec.models import title
 from marsrec.serve.endpoints.dependencies import Running
 from marsrec.serve.models import Model
@@ -13,6 +14,9 @@ from marsrec.serve.rendering import clock, heads
 from marsrec.serve.schemas import AnswerSchema, Head, ModelQuery
 
 router = APIRouter(prefix="/v1", tags=["model"])
+
+MAX_CATEGORIES = 100
+"""Categories that an answer lists."""
 
 
 class IndexInfo(AnswerSchema):
@@ -37,6 +41,8 @@ class ModelInfo(AnswerSchema):
     loaded: float
     """When it was loaded, in seconds since 1970."""
     items: int
+    categories: list[str]
+    """Categories of items in alphabetical order; of more than 100 those with most items. Empty where there are none."""
     users: int
     """Users that were saved with it."""
     unit: Literal["s", "ms", "us", "ns"]
@@ -105,6 +111,7 @@ def model_info(model: Model) -> ModelInfo:
         fingerprint=recommender.fingerprint().hex(),
         loaded=model.loaded,
         items=len(recommender.item_ids),
+        categories=_categories(recommender.item_ids),
         users=0 if histories is None else histories.n_users,
         unit=recommender.unit,
         log_end=recommender.log_end,
@@ -119,3 +126,10 @@ def model_info(model: Model) -> ModelInfo:
         data=metrics.pop("data", {}),
         metrics={name: metrics[name] for name in ("valid", "test", "protocol", "best_epoch") if name in metrics},
     )
+
+
+def _categories(ids: Vocabulary) -> list[str]:
+    if ids.categories is None:
+        return []
+    counts = ids.categories.drop_nulls().value_counts().sort("count", "category", descending=[True, False])
+    return sorted(counts["category"].head(MAX_CATEGORIES).to_list())

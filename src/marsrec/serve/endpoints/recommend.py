@@ -12,7 +12,7 @@ from marsrec.serve.endpoints.dependencies import PathId, Running, written
 from marsrec.serve.ids import as_raw, as_text
 from marsrec.serve.models import Model
 from marsrec.serve.refusals import RefusalError, documented
-from marsrec.serve.rendering import item_titles, raw_items, read_history
+from marsrec.serve.rendering import named_items, read_history
 from marsrec.serve.schemas import (
     MAX_CANDIDATES,
     MAX_EVENTS,
@@ -25,6 +25,7 @@ from marsrec.serve.schemas import (
     Id,
     ModelQuery,
     Moment,
+    NamedItem,
     RawId,
     ReadHistory,
     RequestSchema,
@@ -54,7 +55,7 @@ class RecommendRequest(RequestSchema):
     candidates: Annotated[list[Id], Field(min_length=1, max_length=MAX_CANDIDATES)] | None = None
     """Recommend only these items."""
     explain: bool = Field(False, strict=True)
-    """Split each score into past events and time scales; for at most 100 items in all."""
+    """Say why each item has its score, and split it into past events and time scales; for at most 100 items in all."""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,12 +77,14 @@ class RecommendationsQuery(UserQuery):
     mask_seen: bool = True
     """Leave out items of the history."""
     explain: bool = False
-    """Split each score into past events and time scales; for k up to 100."""
+    """Say why each item has its score, and split it into past events and time scales; for k up to 100."""
 
 
 class Explanation(AnswerSchema):
     """A score, split: last_state + the sum of shares + the sum of earlier = score."""
 
+    sentence: str
+    """Why the item has its score, in words."""
     last_state: float
     shares: list[list[float]]
     """A row per event of `reading.events`, a column per head."""
@@ -89,13 +92,10 @@ class Explanation(AnswerSchema):
     """Per head, the share of all events before those."""
 
 
-class Recommended(AnswerSchema):
+class Recommended(NamedItem):
     """A recommended item."""
 
     rank: int
-    item: RawId
-    title: str | None = None
-    """What people call the item; null where the data did not bring a title."""
     score: float
     explanation: Explanation | None = None
     """Only with `explain`; null where the model's scores do not split."""
@@ -211,21 +211,25 @@ def _check_explained(explain: bool, items: int) -> None:
 def _recommendations(model: Model, result: JobResult) -> dict[str, Any]:
     """The fields of `Recommendations`."""
     codes = result.answer.codes.tolist()
-    columns = raw_items(model, codes), item_titles(model, codes), result.answer.scores.tolist(), _explanations(result)
+    columns = named_items(model, codes), result.answer.scores.tolist(), _explanations(result)
     return {
         "model": model.name,
         "at": result.at,
         "source": result.answer.source,
         "items": [
-            Recommended(rank=rank, item=item, title=title, score=score, explanation=explanation)
-            for rank, (item, title, score, explanation) in enumerate(zip(*columns, strict=True), start=1)
+            Recommended(**named, rank=rank, score=score, explanation=explanation)
+            for rank, (named, score, explanation) in enumerate(zip(*columns, strict=True), start=1)
         ],
         "reading": read_history(model, result.reading),
     }
 
 
 def _explanations(result: JobResult) -> list[Explanation] | list[None]:
-    if (split := result.split) is None:
+    split, said = result.split, result.sentences
+    if split is None or said is None:
         return [None] * len(result.answer.codes)
-    parts = zip(split.rest.tolist(), split.shares.mT.tolist(), split.earlier.tolist(), strict=True)
-    return [Explanation(last_state=rest, shares=shares, earlier=earlier) for rest, shares, earlier in parts]
+    parts = zip(said, split.rest.tolist(), split.shares.mT.tolist(), split.earlier.tolist(), strict=True)
+    return [
+        Explanation(sentence=sentence, last_state=rest, shares=shares, earlier=earlier)
+        for sentence, rest, shares, earlier in parts
+    ]

@@ -11,11 +11,12 @@ from marsrec.serve.histories import History
 from marsrec.serve.ids import as_raw, as_text, encode
 from marsrec.serve.models import Model
 from marsrec.serve.refusals import RefusalError, documented
-from marsrec.serve.rendering import read_history
+from marsrec.serve.rendering import named_items, read_history
 from marsrec.serve.schemas import (
     MAX_POSTED,
     AnswerSchema,
     GivenEvent,
+    NamedItem,
     RawId,
     ReadHistory,
     RequestSchema,
@@ -63,11 +64,9 @@ class Removed(AnswerSchema):
     removed: int
 
 
-class UserEvent(AnswerSchema):
+class UserEvent(NamedItem):
     """An event of a user."""
 
-    item: RawId
-    title: str | None
     time: int
     known: bool
     """Whether the model knows the item."""
@@ -143,7 +142,7 @@ async def find_users(running: Running, query: Annotated[SearchQuery, Query()]) -
 
     def look() -> tuple[list[str], Mapping[str, object]]:
         stored = running.store.search(query.search, query.limit)
-        saved = model.users.find(query.search, query.limit)["id"].to_list()
+        saved = model.users.find(query.search, query.limit)["item"].to_list()
         texts = sorted(
             {*map(str, saved), *stored}, key=lambda text: (not text.lower().startswith(needle), len(text), text)
         )
@@ -179,11 +178,11 @@ async def get_user(running: Running, user: PathId, query: Annotated[UserQuery, Q
 
 def _events(model: Model, history: History) -> list[UserEvent]:
     columns = history.items, history.times, history.codes, history.stored
-    item_ids, titles = model.recommender.item_ids, model.recommender.item_ids.titles
+    item_ids = model.recommender.item_ids
+    named = iter(named_items(model, [int(code) for code in history.codes if code > 0]))
     return [
         UserEvent(
-            item=as_raw(item, item_ids),
-            title=titles[int(code) - 1] if code > 0 and titles is not None else None,
+            **(next(named) if code > 0 else {"item": as_raw(item, item_ids)}),
             time=int(time),
             known=code > 0,
             stored=bool(stored),
