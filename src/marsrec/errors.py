@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class MarsrecError(Exception):
@@ -14,6 +16,32 @@ class DataError(MarsrecError):
 
 class SettingsError(MarsrecError):
     """A setting, an option or a combination of them cannot work."""
+
+
+@contextmanager
+def needs(extra: str, purpose: str) -> Iterator[None]:
+    """Name the extra that brings a missing module, around the imports of what only some installations have.
+
+    Parameters
+    ----------
+    extra : str
+        The extra of marsrec that brings the modules.
+    purpose : str
+        What needs them, as the beginning of a sentence.
+
+    Examples
+    --------
+    >>> with needs("plot", "drawing figures"):
+    ...     import no_such_module
+    Traceback (most recent call last):
+    marsrec.errors.SettingsError: drawing figures needs no_such_module: pip install 'marsrec[plot]'.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "marsrec":
+            raise
+        raise SettingsError(f"{purpose} needs {error.name}: pip install 'marsrec[{extra}]'.") from None
 
 
 def warn(message: str) -> None:

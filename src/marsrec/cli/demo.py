@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marsrec.cli import console
+from marsrec.errors import needs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +54,8 @@ def run(out: Path) -> list[Path]:
 
     Returns the folders of the models, the best first.
     """
+    with needs("plot", "the demonstration's picture"):  # said before the training, not after it
+        import matplotlib.pyplot  # noqa: F401
     from marsrec.cli.decay_picture import draw_decay
     from marsrec.data.hawkes import HawkesSettings, hawkes
     from marsrec.data.histories import Histories

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Annotated
 
 from marsrec.cli.options import Fields
-from marsrec.errors import SettingsError
+from marsrec.errors import needs
 
 if TYPE_CHECKING:
     from marsrec.serve.settings import ServeSettings
@@ -15,9 +15,7 @@ def serve(
     settings: Annotated["ServeSettings", Fields("marsrec.serve.settings", environment=ENVIRONMENT, argument="models")],
 ) -> None:
     """Serve models over HTTP: recommendations, an event store, and a page that explains them."""
-    try:
+    with needs("serve", "serving"):
         from marsrec.serve.app import serve as run
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"serving needs {error.name}: pip install 'marsrec[serve]'.") from None
 
     run(settings)

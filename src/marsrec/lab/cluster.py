@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from marsrec.atomic import atomic_file
-from marsrec.errors import SettingsError
+from marsrec.errors import SettingsError, needs
 from marsrec.lab.experiment import Run
 from marsrec.lab.results import INSPECTIONS, RANKS
 from marsrec.lab.runner import Outcome, Place, foreign_modules, in_new_process
@@ -37,10 +37,8 @@ def on_ray(
     threads : int
         Cores per run, at most; no more than the largest node has.
     """
-    try:
+    with needs("ray", "--ray"):
         import ray
-    except ImportError:
-        raise SettingsError("--ray needs Ray: pip install 'marsrec[ray]'.") from None
     given = {name: os.environ[name] for name in ("MARSREC_DATA",) if name in os.environ}
     try:
         ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": given}, include_dashboard=False)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from marsrec.errors import needs
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -21,10 +23,11 @@ def plot(
     columns: int = 1, width: float | None = None, height: float = 3.6, *, share_y: bool = False
 ) -> "tuple[Figure, list[Axes]]":
     """An empty figure with axes side by side, in the look that all figures share."""
-    import matplotlib
+    with needs("plot", "drawing figures"):
+        import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
         1, columns, figsize=(width or 4.6 * columns, height), layout="constrained", squeeze=False, sharey=share_y

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from marsrec.errors import SettingsError
+from marsrec.errors import needs
 from marsrec.evaluation.ranking import Seen, top_k
 from marsrec.nn.model import SequenceModel
 
@@ -50,10 +50,8 @@ class Shortlist:
     @torch.no_grad()
     def build(cls, network: SequenceModel, users: Tensor) -> "Shortlist":
         """Put the items into lists, and search as many lists as the ten best items of these users (N, d) want."""
-        try:
+        with needs("ann", "an approximate index"):
             import faiss
-        except ModuleNotFoundError:
-            raise SettingsError("an approximate index needs faiss: pip install 'marsrec[ann]'.") from None
 
         _, items, bias = network.scorer(users[:1], network.items.weight)
         vectors = items if bias is None else torch.cat([items, bias[:, None]], dim=1)

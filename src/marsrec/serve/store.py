@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from marsrec.data.times import TimeUnit
-from marsrec.errors import DataError, MarsrecError, SettingsError
+from marsrec.errors import DataError, MarsrecError, SettingsError, needs
 
 SCHEMA = 2
 
@@ -260,13 +260,12 @@ def _engine(url: str) -> sa.Engine:
             return _sqlite(parsed)
         if parsed.get_backend_name() != "postgresql":
             raise SettingsError(f"a store is an SQLite file or a postgresql:// URL; found {parsed.get_backend_name()}.")
-        from marsrec.serve.postgres import engine
+        with needs("postgres", "PostgreSQL"):
+            from marsrec.serve.postgres import engine
 
         return engine(parsed)
     except (ArgumentError, NoSuchModuleError):
         raise SettingsError("a store is a path of an SQLite file, or a URL like postgresql://user@host/name.") from None
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"PostgreSQL needs {error.name}: pip install 'marsrec[postgres]'.") from None
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
