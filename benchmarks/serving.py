@@ -97,7 +97,7 @@ def model(folder: Path, items: int, recipe: str = "mars-m") -> Path:
     """
     rng = np.random.default_rng(0)
     log = pl.DataFrame({"user": np.repeat(np.arange(50), 5), "item": np.arange(250), "time": START + np.arange(250)})
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender(recipe, training=training).fit(log, progress=False)
     recommender.network = recommender.settings.build(items).eval()
     table = recommender.network.items.weight

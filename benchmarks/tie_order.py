@@ -79,7 +79,7 @@ def main(epochs: int = 3, names: Sequence[str] = tuple(VERSIONS)) -> None:
     for name in names:
         split = leave_one_out(Histories.from_log(Log(VERSIONS[name](frame), "s")))
         settings = model_settings("mamba4rec", split.average_length)
-        fitted = fit(split, settings, TrainingSettings(epochs=epochs, tensorboard=False))
+        fitted = fit(split, settings, TrainingSettings(epochs=epochs))
         measured = evaluate(fitted.model, split, settings.length).metrics
         rows.append([name, *(f"{100 * measured[metric]:.2f}" for metric in ("HR@10", "NDCG@10", "MRR@10"))])
     show(

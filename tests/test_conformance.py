@@ -149,7 +149,7 @@ def test_a_single_batch_can_be_overfitted(name: str) -> None:
 
 
 MARKOV = leave_one_out(histories_of(markov_log(users=400)))
-QUICK = TrainingSettings(epochs=6, patience=99, learning_rate=1e-2, targets_per_batch=256, tensorboard=False)
+QUICK = TrainingSettings(epochs=6, patience=99, learning_rate=1e-2, targets_per_batch=256)
 SLOW = {"gru4rec": 10, "narm": 10, "gru + mars": 10, "fearec": 10, "core": 10, "bert4rec": 18}
 """Epochs of models that need more."""
 LEARNS = {"dim": 32, "length": 12}
@@ -198,7 +198,7 @@ def test_a_seed_decides_the_weights(name: str) -> None:
     settings = model_settings(**MODELS[name], options={"dim": 8, "length": 6})
     weights = []
     for seed in (3, 3, 4):
-        training = TrainingSettings(epochs=1, seed=seed, targets_per_batch=64, tensorboard=False)
+        training = TrainingSettings(epochs=1, seed=seed, targets_per_batch=64)
         weights.append(fit(split, settings, training, progress=False).model.items.weight)
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])

@@ -58,7 +58,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row").with_columns(pl.col("user").cast(pl.String))
     log.write_csv(folder / "shop.csv")
     log.with_columns(rating=5).write_csv(folder / "ratings.csv")
-    quick = TrainingSettings(epochs=1, tensorboard=False)
+    quick = TrainingSettings(epochs=1)
     small = {"dim": 8, "length": 8}
     Recommender("mars-t", options=small, training=quick).fit(folder / "shop.csv", progress=False).save(folder / "model")
     return folder

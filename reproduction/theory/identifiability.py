@@ -126,7 +126,7 @@ def learn(log: Log, *, time_scale: TimeScale, diversity: float, heads: int, epoc
         Passes over the training events.
     """
     chosen = {"readout.heads": heads, "readout.time_scale": time_scale, "readout.diversity": diversity}
-    training = TrainingSettings(epochs=epochs, patience=epochs, seed=seed, tensorboard=False, **TRAINING)
+    training = TrainingSettings(epochs=epochs, patience=epochs, seed=seed, **TRAINING)
     recommender = Recommender("mars-t", options=OPTIONS | chosen, training=training)
     recommender.fit(Histories.from_log(log), progress=False)
     untrained = MARS(1, heads, time_scale=time_scale)

@@ -16,7 +16,7 @@ LOG = pl.concat([cyclic_log(users=30, events=20, items=15)[:200], cyclic_log(use
 
 
 def fitted(log: pl.DataFrame = LOG, epochs: int = 1) -> Recommender:
-    training = TrainingSettings(epochs=epochs, learning_rate=0.05, targets_per_batch=64, tensorboard=False)
+    training = TrainingSettings(epochs=epochs, learning_rate=0.05, targets_per_batch=64)
     options = {"dim": 8, "encoder.dropout": 0.0, "length": 8}
     return Recommender("gru4rec", options=options, training=training).fit(log, progress=False)
 

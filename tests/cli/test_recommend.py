@@ -58,7 +58,7 @@ def test_columns_named_for_fit_are_known_to_recommend(tmp_path: Path) -> None:
 
 
 def test_models_fitted_on_pandas_answer_on_the_command_line(tmp_path: Path) -> None:
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("mars-t", options={"dim": 8}, training=training)
     recommender.fit(cyclic_log(users=30, events=10, items=15).to_pandas(), progress=False).save(tmp_path / "model")
     best = json.loads(call("recommend", tmp_path / "model", "--user", "u1", "--k", "1", "--json"))[0]["item"]

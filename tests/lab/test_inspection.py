@@ -31,7 +31,7 @@ OPTIONS = {"dim": 8, "length": 6, "encoder.dropout": 0.0}
 
 
 def fitted(model: str, readout: str | None = None, **options: object) -> Recommender:
-    training = TrainingSettings(epochs=1, targets_per_batch=64, tensorboard=False)
+    training = TrainingSettings(epochs=1, targets_per_batch=64)
     recommender = Recommender(model, readout=readout, options=OPTIONS | options, training=training)
     recommender.fit(cyclic_log(users=30, events=9, items=12), progress=False)
     torch.manual_seed(0)

@@ -33,7 +33,7 @@ if __name__ == "__main__":
         encoder=FadingSettings(width=16),
         readout=MeanSettings(),
         options={"dim": 8},
-        training=TrainingSettings(epochs=2, tensorboard=False),
+        training=TrainingSettings(epochs=2),
     )
     recommender.fit("shop.csv", progress=False).save("model")
     print(json.dumps(recommender.recommend("u1", k=3).to_dicts()))
@@ -148,7 +148,7 @@ def test_the_package_of_a_part_is_named(shop: tuple[Path, list[dict]], tmp_path:
 
 
 def test_folders_that_were_saved_before_parts_had_origins_load(tmp_path: Path) -> None:
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("gru4rec", options={"dim": 8}, training=training)
     recommender.fit(cyclic_log(users=12), progress=False).save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -20,7 +20,7 @@ from marsrec.recommender.inference import EarlyError, Inference
 
 LOG = cyclic_log(users=40, events=10, items=15)
 OPTIONS = {"dim": 16, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 8}
-TRAINING = TrainingSettings(epochs=20, patience=20, learning_rate=0.01, targets_per_batch=128, tensorboard=False)
+TRAINING = TrainingSettings(epochs=20, patience=20, learning_rate=0.01, targets_per_batch=128)
 
 
 VARIANTS = {"": {}, "request clock": {"readout.clock": "request"}, "values": {"readout.values": True}}
@@ -212,7 +212,7 @@ def test_users_as_a_pandas_column(mars: Recommender) -> None:
 
 def test_numpy_scalars_and_integer_ids() -> None:
     log = LOG.with_columns(pl.col("user").str.slice(1).cast(pl.Int64), pl.col("item").str.slice(1).cast(pl.Int64))
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(log, progress=False)
     expected = recommender.recommend(3, k=2)
     for asked in (np.int64(3), "3", [3.0], np.array([3])):
@@ -253,7 +253,7 @@ def test_k_may_be_any_whole_number(mars: Recommender) -> None:
 
 
 def test_a_fit_that_fails_leaves_what_was_fitted_before() -> None:
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(LOG, progress=False)
     before = dict(vars(recommender))
     # Its times are all the same, so that no moments divide them.
@@ -266,7 +266,7 @@ def test_a_fit_that_fails_leaves_what_was_fitted_before() -> None:
 
 
 def test_prepared_folders_and_what_goes_without_saying(tmp_path: Path) -> None:
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("sasrec", options=OPTIONS, training=training).fit(LOG, progress=False)
     histories = recommender.histories
     assert histories is not None
@@ -280,7 +280,7 @@ def test_prepared_folders_and_what_goes_without_saying(tmp_path: Path) -> None:
 def test_columns_named_at_fit_are_known_afterwards(tmp_path: Path) -> None:
     log = LOG.rename({"user": "who", "item": "what", "time": "when"}).to_pandas()
     columns = LogSettings(user="who", item="what", time="when")
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("mars-t", options=OPTIONS, training=training)
     recommender.fit(log, log_settings=columns, progress=False).save(tmp_path / "model")
     loaded = Recommender.load(tmp_path / "model")

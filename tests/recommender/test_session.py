@@ -263,7 +263,7 @@ def test_a_number_is_read_in_the_unit_that_makes_it_a_time_of_our_days(recommend
 def test_users_of_a_log_in_recboles_order() -> None:
     times = [START, START + 50, START + 20, START + 300]  # RecBole keeps file order where float32 rounds to the same
     log = pl.DataFrame({"user": ["a"] * 4, "item": ["x", "y", "z", "x"], "time": times})
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     recommender = Recommender("sasrec", options={"dim": 8}, training=training).fit(log, ties="recbole", progress=False)
     session = recommender.start("a")
     assert (session.events, session.latest) == (4, START + 300)

@@ -37,7 +37,7 @@ def train(recipe: str, log: Any = LOG, seed: int = 0) -> Recommender:
     fitted = Recommender(
         model,
         options={"dim": 8, "length": 6, "encoder.layers": 1, **options},
-        training=TrainingSettings(epochs=1, targets_per_batch=256, tensorboard=False),
+        training=TrainingSettings(epochs=1, targets_per_batch=256),
     )
     fitted.fit(log, progress=False)
     torch.manual_seed(seed)

@@ -30,7 +30,7 @@ from marsrec.training.module import learning_rate, training_batches
 from marsrec.training.settings import TrainingSettings
 
 SMALL = {"dim": 32, "encoder.layers": 1, "encoder.dropout": 0.1, "length": 12}
-QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256, tensorboard=False)
+QUICK = TrainingSettings(epochs=60, patience=60, learning_rate=5e-3, targets_per_batch=256)
 
 
 def test_mars_learns_what_only_time_tells() -> None:
@@ -58,7 +58,7 @@ def test_early_stopping_restores_the_best_weights() -> None:
 
 def test_auxiliary_losses_are_logged_one_by_one(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
-    training = TrainingSettings(epochs=2, targets_per_batch=64, tensorboard=False)
+    training = TrainingSettings(epochs=2, targets_per_batch=64)
     fit(split, model_settings("mars-t", options=SMALL), training, folder=tmp_path, progress=False)
     curve = pl.read_csv(tmp_path / CURVE)
     assert curve["epoch"].to_list() == [1, 2]
@@ -70,7 +70,7 @@ def test_auxiliary_losses_are_logged_one_by_one(tmp_path: Path) -> None:
 
 def test_the_line_of_an_epoch_has_its_mean_loss(caplog: pytest.LogCaptureFixture) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=60)))
-    training = TrainingSettings(epochs=2, targets_per_batch=32, learning_rate=0.01, tensorboard=False)
+    training = TrainingSettings(epochs=2, targets_per_batch=32, learning_rate=0.01)
     with caplog.at_level(logging.INFO, "marsrec"):
         curve = fit(split, model_settings("sasrec", options=SMALL), training).curve
     lines = re.findall(r"epoch +(\d)/2  loss (\d+\.\d+)  valid", caplog.text)
@@ -80,7 +80,7 @@ def test_the_line_of_an_epoch_has_its_mean_loss(caplog: pytest.LogCaptureFixture
 
 def test_time_limit_keeps_the_best_so_far(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
-    training = TrainingSettings(epochs=10_000, patience=10_000, max_minutes=1 / 60, tensorboard=False)
+    training = TrainingSettings(epochs=10_000, patience=10_000, max_minutes=1 / 60)
     fitted = fit(split, model_settings("sasrec", options=SMALL), training, folder=tmp_path, progress=False)
     assert 1 <= len(fitted.curve) < 10_000
     assert fitted.best_epoch >= 1
@@ -93,9 +93,7 @@ def train(folder: Path, *, resume: bool = False) -> Fitted:
     try:
         split = leave_one_out(histories_of(cyclic_log(users=100)))
         settings = model_settings("mars-t", options={"dim": 32, "encoder.layers": 1, "length": 12})
-        training = TrainingSettings(
-            epochs=8, patience=3, targets_per_batch=64, schedule="cosine", warm_up=2, tensorboard=False
-        )
+        training = TrainingSettings(epochs=8, patience=3, targets_per_batch=64, schedule="cosine", warm_up=2)
         return fit(split, settings, training, folder=folder, resume=resume, progress=False)
     finally:
         torch.set_num_threads(threads)
@@ -126,7 +124,7 @@ def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: P
 
 def test_resuming_a_training_that_ended_by_itself_changes_nothing(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=30)))
-    training = TrainingSettings(epochs=60, patience=2, learning_rate=0.05, targets_per_batch=64, tensorboard=False)
+    training = TrainingSettings(epochs=60, patience=2, learning_rate=0.05, targets_per_batch=64)
     settings = model_settings("sasrec", options=SMALL)
     first = fit(split, settings, training, folder=tmp_path, progress=False)
     again = fit(split, settings, training, folder=tmp_path, resume=True, progress=False)
@@ -137,7 +135,7 @@ def test_resuming_a_training_that_ended_by_itself_changes_nothing(tmp_path: Path
 def test_resuming_after_the_time_limit_trains_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=60)))
     settings = model_settings("sasrec", options=SMALL)
-    limited = TrainingSettings(epochs=6, targets_per_batch=64, max_minutes=0.5, tensorboard=False)
+    limited = TrainingSettings(epochs=6, targets_per_batch=64, max_minutes=0.5)
     with monkeypatch.context() as patch:  # a second passes each time the clock is looked at, as after every batch
         patch.setattr("marsrec.training.fit.time", SimpleNamespace(monotonic=map(float, count()).__next__))
         cut = fit(split, settings, limited, folder=tmp_path, progress=False)
@@ -195,13 +193,13 @@ def test_unknown_accelerators_are_named() -> None:
 def test_resume_refuses_other_settings_and_damaged_states(tmp_path: Path) -> None:
     split = leave_one_out(histories_of(cyclic_log(users=20)))
     settings = model_settings("sasrec", options=SMALL)
-    fit(split, settings, TrainingSettings(epochs=1, tensorboard=False), folder=tmp_path, progress=False)
-    other = TrainingSettings(epochs=2, seed=1, tensorboard=False)
+    fit(split, settings, TrainingSettings(epochs=1), folder=tmp_path, progress=False)
+    other = TrainingSettings(epochs=2, seed=1)
     with pytest.raises(SettingsError, match="other data or settings"):
         fit(split, settings, other, folder=tmp_path, resume=True, progress=False)
     elsewhere = global_time(split.histories, 0.5, 0.9)
     with pytest.raises(SettingsError, match="other data or settings"):
-        fit(elsewhere, settings, TrainingSettings(epochs=2, tensorboard=False), folder=tmp_path, resume=True)
+        fit(elsewhere, settings, TrainingSettings(epochs=2), folder=tmp_path, resume=True)
     content = (tmp_path / CHECKPOINT).read_bytes()
     (tmp_path / CHECKPOINT).write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"not a readable checkpoint.*without --resume"):
@@ -218,7 +216,7 @@ def test_resume_asks_for_what_decides_the_result(tmp_path: Path) -> None:
     falling = TrainingSettings(epochs=2, schedule="cosine")
     with pytest.raises(SettingsError, match="other data or settings"):
         fit(split, settings, falling, folder=tmp_path, resume=True, progress=False)
-    elsewhere = TrainingSettings(epochs=2, accelerator="cpu", tensorboard=False, max_minutes=10)
+    elsewhere = TrainingSettings(epochs=2, accelerator="cpu", max_minutes=10)
     resumed = fit(split, settings, elsewhere, folder=tmp_path, resume=True, progress=False)
     assert [row["epoch"] for row in resumed.curve] == [1, 2]
 

@@ -15,7 +15,7 @@ from marsrec import Recommender, TrainingSettings
 from marsrec.training import progress
 from marsrec.training.live import InNotebook, InTerminal, Status, live
 
-TRAINING = TrainingSettings(epochs=2, targets_per_batch=16, tensorboard=False)
+TRAINING = TrainingSettings(epochs=2, targets_per_batch=16)
 STATUS = Status(2, 30, 5, 20, "12.5 steps/s  0:41 to 3:20 left", "loss 6.512  valid NDCG@10 0.0421")
 
 

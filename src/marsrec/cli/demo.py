@@ -24,7 +24,6 @@ TRAINING: dict[str, Any] = {
     "targets_per_batch": 1024,
     "learning_rate": 1e-2,
     "schedule": "cosine",
-    "tensorboard": False,
 }
 OPTIONS = {"length": 50, "encoder.dropout": 0.2, "readout.dropout": 0.2, "item_std": 0.1}
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {

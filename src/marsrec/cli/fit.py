@@ -54,9 +54,7 @@ def fit(
             "--published", help="Do what a baseline's published code does, not its paper.", rich_help_panel=MODEL
         ),
     ] = False,
-    training: Annotated[
-        "TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool", "tensorboard"))
-    ],
+    training: Annotated["TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool",))],
     split: Annotated["SplitSettings", Fields("marsrec.data.splits", TRAIN, names={"name": "--split"})],
     log_settings: Log,
     filters: Filters,

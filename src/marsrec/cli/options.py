@@ -70,7 +70,10 @@ class Fields:
         if name == self.argument:
             return _keyword(name, parsed, typer.Argument(default, help=_help(info), metavar=name.upper()))
         flag, variable = self.names.get(name, _flag(name)), self.environment.get(name)
-        option = typer.Option(default, flag, help=_help(info), rich_help_panel=self.panel, envvar=variable)
+        choices = _choices(info.annotation)
+        option = typer.Option(
+            default, flag, help=_help(info), rich_help_panel=self.panel, envvar=variable, metavar=choices
+        )
         return _keyword(name, parsed, option)
 
 
@@ -208,12 +211,18 @@ def _scope(kind: str, leaf: str) -> str:
 def _parsed(annotation: Any) -> Any:
     """The type that typer parses. Of what it does not know it takes the text, which pydantic reads."""
     if get_origin(annotation) is tuple:
-        return list[get_args(annotation)[0]]  # type: ignore[misc]
+        return list[str] if _choices(annotation) else list[get_args(annotation)[0]]  # type: ignore[misc]
     kinds = [annotation] if get_origin(annotation) in (None, Literal) else list(get_args(annotation))
     known = [kind for kind in kinds if kind is not NoneType]
     if len(known) == 1 and (known[0] in (bool, int, float, str, Path) or get_origin(known[0]) is Literal):
         return annotation
     return str | None if NoneType in kinds else str
+
+
+def _choices(annotation: Any) -> str | None:
+    """What may be repeated of a few names, which typer has no type for."""
+    (kind, *_) = get_args(annotation) if get_origin(annotation) is tuple else (None,)
+    return f"[{'|'.join(get_args(kind))}]" if get_origin(kind) is Literal else None
 
 
 def find_own_modules(*names: Sequence[str] | None) -> None:

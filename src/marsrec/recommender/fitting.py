@@ -33,6 +33,7 @@ def fit_recommender(
 ) -> None:
     """Train a recommender on opened data; see `Recommender.fit`."""
     from marsrec.training.fit import fit  # Lightning takes seconds, and only training needs it
+    from marsrec.training.loggers import logged
 
     histories, parts = source.histories, split.apply(source.histories)
     settings = recommender.planned_settings(parts.average_length, source.public)
@@ -45,8 +46,11 @@ def fit_recommender(
     if recommender.name == "mars" and recommender.encoder is None:
         logger.info(rule(len(histories) / histories.n_users, parts.average_length, settings))
     software = versions()  # before training: a checkout may have moved on when it ends
-    fitted = fit(parts, settings, recommender.training, folder=folder, resume=resume, progress=progress)
-    metrics = {**_measure(fitted, parts, settings, split, test), "versions": software, "machine": machine()}
+    training = recommender.training
+    with logged(training, folder, f"{source.name} {title(settings)}".strip()) as loggers:
+        fitted = fit(parts, settings, training, folder=folder, resume=resume, progress=progress, loggers=loggers)
+        metrics = {**_measure(fitted, parts, settings, split, test), "versions": software, "machine": machine()}
+        loggers.result(metrics)
     metrics["data"] |= {"name": source.name or None, "synthetic": source.synthetic}
     # All at once: a fit that fails or is interrupted leaves what was fitted before.
     recommender.network, recommender.histories = fitted.model, histories

@@ -152,8 +152,10 @@ class Recommender(Trained):
             Show progress and what is noticed: through logging where it is set up to show it (logger "marsrec", level
             INFO), else on stderr. Without it fit is silent.
         """
-        from marsrec.training.progress import shown  # Lightning takes seconds, and only training needs it
+        from marsrec.training.loggers import check_loggers  # Lightning takes seconds, and only training needs it
+        from marsrec.training.progress import shown
 
+        check_loggers(self.training.logger)  # before data are read
         with shown(progress):
             source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
             where = None if folder is None else Path(folder).expanduser()

@@ -17,7 +17,7 @@ def a_recommender_gives_the_same_answers_saved_live_and_explained(case: Case) ->
     Keep all that a part has learned in parameters and buffers, and build it from its settings alone.
     """
     chosen = {kind: getattr(case.settings, kind) for kind in KINDS}
-    training = TrainingSettings(epochs=1, tensorboard=False)
+    training = TrainingSettings(epochs=1)
     log = cyclic_log(users=12)
     fitted = Recommender("sasrec", **chosen, options={"dim": case.settings.dim, "length": 20}, training=training)
     fitted.fit(log, progress=False)

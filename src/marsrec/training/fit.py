@@ -4,10 +4,10 @@ import hashlib
 import logging
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import lightning as L
 import numpy as np
@@ -15,7 +15,6 @@ import polars as pl
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
-from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
 from marsrec.atomic import atomic_file
@@ -23,15 +22,20 @@ from marsrec.compute.memory import give_back
 from marsrec.data.splits import Split
 from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError, SettingsError
-from marsrec.models import decisive
+from marsrec.models import decisive, title
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Readout
 from marsrec.nn.settings import ModelSettings
+from marsrec.provenance import versions
 from marsrec.training import half_precision
 from marsrec.training.checkpoints import SafetensorsIO
+from marsrec.training.loggers import Loggers, logged
 from marsrec.training.module import TrainingModule
 from marsrec.training.progress import Progress
 from marsrec.training.settings import CHECKPOINT, CURVE, MONITOR, NOT_DECISIVE, TrainingSettings
+
+Watch: TypeAlias = Callable[[Mapping[str, float]], bool]
+"""Looks at an epoch, and says whether training is to end with it."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ class Fitted:
 class Keeper(Checkpoint):
     """Keeps the best weights and the curve, stops when time is up, and saves the state after every epoch."""
 
-    def __init__(self, folder: Path | None, identity: str, max_minutes: float | None) -> None:
-        self.folder, self.identity, self.max_minutes = folder, identity, max_minutes
+    def __init__(self, folder: Path | None, identity: str, max_minutes: float | None, watch: Watch | None) -> None:
+        self.folder, self.identity, self.max_minutes, self.watch = folder, identity, max_minutes, watch
         self.best: dict[str, Tensor] = {}
         self.best_epoch, self.best_value = 0, -1.0
         self.curve: list[dict[str, float]] = []
@@ -60,6 +64,8 @@ class Keeper(Checkpoint):
         self.earlier = 0.0  # seconds of the runs that this one resumes
         self.cut_short = self.stopped = False
         self.progress: Progress | None = None
+        self.loggers: Loggers | None = None
+        self.settings: Mapping[str, Any] = {}
 
     @property
     def seconds(self) -> float:
@@ -89,6 +95,11 @@ class Keeper(Checkpoint):
         self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
         self.earlier, self.stopped = state_dict["seconds"], state_dict["stopped"]
 
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Open the loggers, now that each process knows its rank."""
+        if self.loggers is not None:
+            self.loggers.begin(self.settings, self.curve)
+
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the epoch's clock."""
         self.epoch_began = time.monotonic()
@@ -111,6 +122,10 @@ class Keeper(Checkpoint):
             self.best_epoch, self.best_value = epoch, values[f"valid/{MONITOR}"]
             weights = pl_module.get_submodule("model").state_dict()
             self.best = {name: value.detach().cpu().clone() for name, value in weights.items()}
+        if self.loggers is not None and not self.cut_short:
+            self.loggers.epoch(row)
+        if self.watch is not None and not self.cut_short and self.watch(row):
+            trainer.should_stop = True
         self.stopped = trainer.should_stop and not self.cut_short
         if self.folder is not None and not self.cut_short:  # an epoch that was cut short is done again
             trainer.save_checkpoint(self.folder / CHECKPOINT)
@@ -130,6 +145,8 @@ def fit(
     folder: Path | None = None,
     resume: bool = False,
     progress: bool = True,
+    loggers: Loggers | None = None,
+    watch: Watch | None = None,
 ) -> Fitted:
     """Train a model on a split.
 
@@ -140,14 +157,22 @@ def fit(
     model, training : settings
         What to train, and how.
     folder : Path, optional
-        Where the state is saved after each epoch, with the curve as csv and TensorBoard logs. Without it a killed
-        training is lost.
+        Where the state is saved after each epoch, with the curve as csv. Without it a killed training is lost.
     resume : bool
         Go on from the state in `folder` if there is one. The result is the one of an undisturbed run.
     progress : bool
         Show a progress bar, or a line per epoch where there is no terminal.
+    loggers : Loggers, optional
+        Log to these, which the caller closes, instead of to those that `training` names.
+    watch : function, optional
+        Is called with the row of the curve after each whole epoch; training ends when it returns True.
     """
     training = training or TrainingSettings().suited_to(model)
+    if loggers is None:
+        with logged(training, folder, title(model)) as loggers:
+            return fit(
+                split, model, training, folder=folder, resume=resume, progress=progress, loggers=loggers, watch=watch
+            )
     if split.train_lengths.max() < 2:
         raise DataError(
             f"there is nothing to train on: no user has two events left for training after the {split.name} split. "
@@ -168,14 +193,15 @@ def fit(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         state = folder / CHECKPOINT
-    keeper = Keeper(folder, _identity(split, model, training), training.max_minutes)
+    keeper = Keeper(folder, _identity(split, model, training), training.max_minutes, watch)
+    keeper.loggers, keeper.settings = loggers, _described(split, model, training)
     stopper = EarlyStopping(f"valid/{MONITOR}", mode="max", patience=training.patience)
     callbacks: list[Callback] = [stopper, keeper]
     if progress:
         keeper.progress = Progress(training.epochs, training.patience, keeper, stopper)
         callbacks.append(keeper.progress)
     try:
-        trainer = _trainer(training, callbacks, folder)
+        trainer = _trainer(training, callbacks)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         raise SettingsError(f"training settings: {error}") from error
     start = str(state) if resume and state is not None and state.exists() else None
@@ -191,6 +217,8 @@ def fit(
         if state is not None and not resume:
             state.unlink(missing_ok=True)
         trainer.fit(module, ckpt_path=start)
+    else:
+        loggers.begin(keeper.settings, keeper.curve)
     network.load_state_dict(keeper.best)
     network.cpu().eval()
     return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60, complete=not keeper.cut_short)
@@ -205,8 +233,19 @@ def _gaps(split: Split) -> Tensor:
     return torch.from_numpy(gaps[gaps > 0] / (3600 * PER_SECOND[histories.unit])).float()
 
 
-def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path | None) -> L.Trainer:
-    wants_tensorboard = folder is not None and training.tensorboard and find_spec("tensorboard") is not None
+def _described(split: Split, model: ModelSettings, training: TrainingSettings) -> dict[str, Any]:
+    """What loggers are told of a training."""
+    return {
+        "name": title(model),
+        "model": model.model_dump(mode="json"),
+        "training": training.model_dump(mode="json"),
+        "data": split.histories.statistics(),
+        "split": split.name,
+        "versions": versions(),
+    }
+
+
+def _trainer(training: TrainingSettings, callbacks: list[Callback]) -> L.Trainer:
     return L.Trainer(
         max_epochs=training.epochs,
         accelerator=training.accelerator,
@@ -215,10 +254,9 @@ def _trainer(training: TrainingSettings, callbacks: list[Callback], folder: Path
         precision=training.precision,
         callbacks=callbacks,
         plugins=[SafetensorsIO()],
-        logger=TensorBoardLogger(str(folder), name="tensorboard", version="") if wants_tensorboard else False,
+        logger=False,  # the keeper tells the loggers: whole epochs alone, each once
         reload_dataloaders_every_n_epochs=1,
         num_sanity_val_steps=0,
-        log_every_n_steps=1,
         enable_checkpointing=True,
         enable_progress_bar=False,
         enable_model_summary=False,

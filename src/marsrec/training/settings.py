@@ -1,6 +1,7 @@
 """How a model is trained. Whoever only asks a trained one does not wait for Lightning to be imported."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,9 @@ CHECKPOINT = "training.safetensors"
 """The state of an unfinished training, in its folder."""
 CURVE = "curve.csv"
 """Losses and validation metrics of each epoch, in the training's folder."""
+
+Tracker: TypeAlias = Literal["csv", "tensorboard", "mlflow", "wandb"]
+"""What training can log to."""
 
 
 class TrainingSettings(Settings):
@@ -58,8 +62,17 @@ class TrainingSettings(Settings):
     """How several devices work together, in Lightning's words, such as ddp."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
-    tensorboard: bool = True
-    """Also write TensorBoard logs, where tensorboard is installed and training has a folder."""
+    logger: tuple[Tracker, ...] = ()
+    """Also log settings, the figures of each epoch and the final ones: csv and tensorboard in the training's folder,
+    mlflow where MLFLOW_TRACKING_URI says or in mlflow.db, wandb at Weights & Biases. May be repeated."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_was(cls, values: Any) -> Any:
+        """Settings that were saved by earlier versions say whether TensorBoard logs were written beside them."""
+        if isinstance(values, Mapping) and isinstance(values.get("tensorboard"), bool):
+            return {name: value for name, value in values.items() if name != "tensorboard"}
+        return values
 
     @model_validator(mode="after")
     def _rises_in_time(self) -> Self:
@@ -78,5 +91,5 @@ class TrainingSettings(Settings):
         return self.model_copy(update={"targets_per_batch": usual})
 
 
-NOT_DECISIVE = {"max_minutes", "tensorboard", "accelerator"}
+NOT_DECISIVE = {"max_minutes", "logger", "accelerator"}
 """Training settings that do not decide a result."""
