@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 
 from marsrec.atomic import atomic_file
-from marsrec.errors import SettingsError
+from marsrec.errors import SettingsError, needs
 from marsrec.training.settings import MONITOR, Tracker, TrainingSettings
 
 PROJECT = "marsrec"
@@ -32,8 +32,9 @@ LOCAL = ("csv", "tensorboard")
 def check_loggers(names: Sequence[Tracker]) -> None:
     """Refuse loggers whose package is missing."""
     for name in names:
-        if name != "csv" and find_spec(name) is None:
-            raise SettingsError(f"--logger {name} needs a package that is missing: pip install 'marsrec[{name}]'.")
+        if name != "csv":
+            with needs(name, f"logger {name}"):
+                import_module(name)
 
 
 @contextmanager
@@ -94,7 +95,7 @@ class Loggers:
                 else:
                     runs[name] = str(logger.version)
         except Exception as error:  # each tracker has errors of its own
-            raise SettingsError(f"--logger {name}: cannot be opened ({str(error).splitlines()[0]}).") from error
+            raise SettingsError(f"logger {name}: cannot be opened ({str(error).splitlines()[0]}).") from error
         if self.folder is not None:
             with atomic_file(self.folder / RUNS) as temporary:
                 temporary.write_text(json.dumps(runs))
