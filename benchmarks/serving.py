@@ -1,100 +1,45 @@
-"""The server under load, on loopback, with clients in this process: throughput, waiting, overload, memory, model swap.
+"""The server under load by wrk, on the same cores: throughput, waiting, overload, memory, model swap.
 
-`python -m benchmarks.serving` takes some minutes; `--quick` a small part of that. Client and server share the cores, so
-that a server with cores of its own does better.
+`python -m benchmarks.serving [PART …] [--recipe mars-t] [--workers N] [--quick]`; all parts take a quarter of an hour. A
+server with cores of its own does better. Beside the milliseconds stand ratios to `/healthz` in the same run, which hold
+on other machines.
 """
 
-import asyncio
+import argparse
 import json
+import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import polars as pl
 import torch
 
 from benchmarks.measure import show
+from benchmarks.wrk import NUMBER, Asked, Connection, Load, Server, Wrk, load, middle
 from marsrec import Recommender, TrainingSettings
 from marsrec.data.histories import Vocabulary
 
 START = 1_700_000_000
 EVENTS = 30
+ITEMS = 12_101
+MILLION = 1_000_000
+USERS = 1000
+CLIENTS = (1, 8, 64)
+RUNS = 3
+HEALTH: Asked = ("GET", "/healthz", "")
 
 
-class Connection:
-    """A connection that is kept open; the least that an HTTP client does."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    async def __aenter__(self) -> "Connection":
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.writer.close()
-
-    async def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-        content = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-        status = int((await self.reader.readline()).split()[1])
-        length = 0
-        while (line := await self.reader.readline()) != b"\r\n":
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.split(b":")[1])
-        return status, await self.reader.readexactly(length)
-
-
-class Server:
-    """`marsrec serve` in a process of its own."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "marsrec", "serve", str(folder), "--port", "0", *options]
-        store = ["--store", str(folder.with_name(f"{time.time_ns()}.db"))]
-        self.process = subprocess.Popen([*command, *store], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        lines = []
-        for line in self.process.stderr:
-            lines.append(line)
-            if "Serving http" in line:
-                self.port = int(line.split(":")[2].split()[0])
-                return
-        raise RuntimeError(f"the server did not start: {''.join(lines)}")
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(60)
-
-    def megabytes(self) -> float:
-        """The most memory that the process has held so far."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-    def count(self, name: str) -> float:
-        """A number of /metrics."""
-        _, body = asyncio.run(_once(self.port, "/metrics"))
-        return sum(float(line.split()[-1]) for line in body.decode().splitlines() if line.startswith(name))
-
-
-async def _once(port: int, path: str) -> tuple[int, bytes]:
-    async with Connection(port) as connection:
-        return await connection.send("GET", path)
-
-
-def model(folder: Path, items: int, recipe: str = "mars-m") -> Path:
+def model(root: Path, items: int, recipe: str) -> Path:
     """A saved model with random weights: what exact ranking costs does not depend on what was learned.
 
     An index gains from items that lie in clusters, as trained ones do; these lie in a thousand.
     """
+    if (folder := root / f"{recipe}-{items}").is_dir():
+        return folder
     rng = np.random.default_rng(0)
     log = pl.DataFrame({"user": np.repeat(np.arange(50), 5), "item": np.arange(250), "time": START + np.arange(250)})
     training = TrainingSettings(epochs=1)
@@ -106,176 +51,253 @@ def model(folder: Path, items: int, recipe: str = "mars-m") -> Path:
         table.copy_(
             torch.randn(1000, table.shape[1])[torch.randint(1000, (items + 1,))] + 0.5 * torch.randn_like(table)
         )
+        table[0] = 0
     recommender.item_ids = Vocabulary(pl.Series(np.arange(items)))
     recommender.item_counts = np.append(0, rng.integers(1, 1000, items))
     recommender.save(folder, histories=False)
     return folder
 
 
-def history(rng: np.random.Generator, items: int) -> list[dict[str, int]]:
+def events(rng: np.random.Generator, items: int) -> list[dict[str, int]]:
     times = START + rng.integers(1, 10**5, EVENTS).cumsum()
     return [{"item": int(i), "time": int(t)} for i, t in zip(rng.integers(0, items, EVENTS), times, strict=True)]
 
 
-async def load(port: int, clients: int, seconds: float, items: int) -> tuple[Counter[int], np.ndarray, float]:
-    """Requests of several clients at once: how often each status, how long good answers took, and seconds in all."""
-    started = time.perf_counter()
-    statuses: Counter[int] = Counter()
-    taken: list[float] = []
-    until = time.perf_counter() + seconds
-
-    async def client(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        bodies = [{"history": history(rng, items), "k": 10} for _ in range(20)]
-        async with Connection(port) as connection:
-            for turn in range(10**9):
-                began = time.perf_counter()
-                if began > until:
-                    return
-                status, _ = await connection.send("POST", "/v1/recommend", bodies[turn % len(bodies)])
-                statuses[status] += 1
-                if status == 200:
-                    taken.append(time.perf_counter() - began)
-                elif status == 503:
-                    await asyncio.sleep(0.05)
-
-    await asyncio.gather(*(client(seed) for seed in range(clients)))
-    return statuses, np.array(taken), time.perf_counter() - started
-
-
-async def event_to_recommendation(port: int, items: int, count: int, users: int) -> np.ndarray:
-    """Seconds from posting an event to the recommendation that knows it; users of 200 events take turns."""
+def given(items: int) -> list[Asked]:
+    """Requests with histories."""
     rng = np.random.default_rng(1)
-    taken = []
-    async with Connection(port) as connection:
+    return [("POST", "/v1/recommend", json.dumps({"history": events(rng, items), "k": 10})) for _ in range(200)]
+
+
+def stored() -> list[Asked]:
+    """Requests for users."""
+    order = np.random.default_rng(2).permutation(USERS)
+    return [("GET", f"/v1/users/user{user}/recommendations?k=10", "") for user in order]
+
+
+def posts() -> list[Asked]:
+    """An event of each user, of another time whenever it is sent."""
+    rng = np.random.default_rng(3)
+    body = '{{"events":[{{"item":{},"time":' + NUMBER + "}}]}}"
+    return [("POST", f"/v1/users/user{user}/events", body.format(rng.integers(ITEMS))) for user in rng.permutation(USERS)]
+
+
+def fill(server: Server, users: int = USERS) -> None:
+    """Give every user a history."""
+    rng = np.random.default_rng(4)
+    with Connection(server.port) as connection:
         for user in range(users):
-            events = [{"item": int(i), "time": START + 60 * n} for n, i in enumerate(rng.integers(0, items, 200))]
-            await connection.send("POST", f"/v1/users/user{user}/events", {"events": events})
-        for turn in range(count):
-            place = f"user{turn % users}"
-            event = {"item": int(rng.integers(items)), "time": START + 10**6 + turn}
-            began = time.perf_counter()
-            await connection.send("POST", f"/v1/users/{place}/events", {"events": [event]})
-            status, _ = await connection.send("GET", f"/v1/users/{place}/recommendations?k=10")
-            taken.append(time.perf_counter() - began)
-            assert status == 200
-    return np.array(taken[1:])
+            connection.json("POST", f"/v1/users/user{user}/events", {"events": events(rng, ITEMS)})
 
 
-async def swaps(port: int, folder: Path, times: int) -> Counter[int]:
+class Posting:
+    """Events posted a hundred times a second, beside something else."""
+
+    began = 0
+
+    def __init__(self, server: Server, seconds: float) -> None:
+        Posting.began += 10**6
+        number = START + 10**8 + Posting.began
+        self.wrk = Wrk(server.port, posts(), 11, seconds, every_ms=100, number=number)
+
+    def result(self) -> Load:
+        return self.wrk.result()
+
+
+def start(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    rows = []
+    for recipe in recipes:
+        for _ in range(2):  # the first reads files into memory, and may compile kernels
+            with Server(model(root, ITEMS, recipe), *options) as server:
+                before = server.megabytes()
+                load(server.port, given(ITEMS), 8, 1)
+                row = [recipe, f"{server.healthy:.1f}", f"{server.ready:.1f}", f"{before:.0f}", f"{server.megabytes():.0f}"]
+        rows.append(row)
+    columns = ["recipe", "s to /healthz", "s to /v1/model", "MB", "MB after load"]
+    show("From the start of the command", columns, rows)
+
+
+def throughput(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    seconds, runs = (1.0, 1) if quick else (2.0, RUNS)
+    for recipe in recipes:
+        rows = []
+        with Server(model(root, ITEMS, recipe), *options) as server:
+            fill(server)
+            kinds = {"/healthz": [HEALTH], "histories": given(ITEMS), "users": stored(), "users, posts": stored()}
+            for kind in ("histories", "users"):
+                load(server.port, kinds[kind], 8, 1)
+            for clients in CLIENTS:
+                seen: dict[str, list[Load]] = {kind: [] for kind in kinds}
+                posted = []
+                for _ in range(runs):
+                    for kind, asked in kinds.items():
+                        beside = Posting(server, seconds + 1) if "posts" in kind else None
+                        seen[kind].append(load(server.port, asked, clients, seconds))
+                        if beside:
+                            posted.append(beside.result())
+                health = middle(seen["/healthz"])
+                for kind, all_runs in seen.items():
+                    result = middle(all_runs)
+                    about = f", {middle(posted).rate:.0f}/s" if "posts" in kind else ""
+                    rows.append([f"{kind}{about}", str(clients), *_columns(result, health)])
+        columns = ["asked for", "clients", "requests/s", "p50 ms", "p99 ms", "rate : health", "p50 : health", "wrong"]
+        caption = f"{ITEMS:,} items, {EVENTS} events, k = 10; medians of {runs} runs. {' '.join(options)}"
+        show(f"Recommendations by {recipe}", columns, rows, caption)
+
+
+def _columns(result: Load, health: Load) -> list[str]:
+    ratios = f"{result.rate / health.rate:.2f}", f"{result.p50 / health.p50:.1f}"
+    return [f"{result.rate:,.0f}", f"{result.p50:.2f}", f"{result.p99:.1f}", *ratios, str(result.wrong)]
+
+
+def latency(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    """From a posted event to the recommendation that knows it; users of 200 events take turns."""
+    rows, rng = [], np.random.default_rng(5)
+    count = 100 if quick else 500
+    for recipe in recipes:
+        folder = model(root, ITEMS, recipe)
+        with Server(folder, *options) as server, Connection(server.port) as connection:
+            for user in range(20):
+                own = [{"item": int(i), "time": START + 60 * n} for n, i in enumerate(rng.integers(0, ITEMS, 200))]
+                connection.json("POST", f"/v1/users/user{user}/events", {"events": own})
+            taken, bare, health = [], [], []
+            with (folder.parent / "bare").open("wb") as file:
+                for turn in range(count + 50):
+                    place = f"/v1/users/user{turn % 20}"
+                    event = {"item": int(rng.integers(ITEMS)), "time": START + 10**6 + turn}
+                    began = time.perf_counter()
+                    connection.send("POST", f"{place}/events", {"events": [event]})
+                    status, _ = connection.send("GET", f"{place}/recommendations?k=10")
+                    taken.append(time.perf_counter() - began)
+                    assert status == 200
+                    file.write(bytes(8192))  # about what the log of the store takes for an event
+                    file.flush()
+                    began = time.perf_counter()
+                    os.fsync(file.fileno())
+                    bare.append(time.perf_counter() - began)
+                    began = time.perf_counter()
+                    connection.send("GET", "/healthz")
+                    health.append(time.perf_counter() - began)
+        p50, p99, disk, other = (
+            1e3 * float(np.quantile(values[50:], share))
+            for values, share in ((taken, 0.5), (taken, 0.99), (bare, 0.5), (health, 0.5))
+        )
+        rows.append([recipe, f"{p50:.2f}", f"{p99:.2f}", f"{disk:.2f}", f"{p50 - disk:.2f}", f"{other:.2f}", f"{(p50 - disk) / other:.1f}"])
+    columns = ["recipe", "p50 ms", "p99 ms", "bare fsync", "p50 - fsync", "/healthz", "ratio"]
+    show("From a posted event to the recommendation that knows it", columns, rows, "Two requests, from a client in Python.")
+
+
+def million(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    rows = []
+    for recipe in recipes:
+        for extra in ([], ["--ann-from", "1"]):
+            with Server(model(root, MILLION, recipe), *options, *extra) as server:
+                with Connection(server.port) as connection:
+                    index = connection.json("GET", "/v1/model")["model"]["index"]
+                ranked = "exactly" if index is None else f"by index, recall {index['recall']:.3f}"
+                asked = given(MILLION)
+                load(server.port, asked, 8, 1)
+                for clients in CLIENTS:
+                    health = middle([load(server.port, [HEALTH], clients, 1) for _ in range(1 if quick else RUNS)])
+                    runs = [load(server.port, asked, clients, 2) for _ in range(1 if quick else RUNS)]
+                    rows.append([recipe, ranked, str(clients), *_columns(middle(runs), health)])
+                rows[-1].append(f"{server.megabytes():.0f}")
+                rows[-2].append("")
+                rows[-3].append("")
+    columns = ["recipe", "ranked", "clients", "requests/s", "p50 ms", "p99 ms", "rate : health", "p50 : health", "wrong", "MB"]
+    show(f"A million items, histories of {EVENTS} events", columns, rows)
+
+
+def overload(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    """Clients that send at a steady rate, up to several times what the server can do."""
+    rows = []
+    seconds = 3 if quick else 8
+    for recipe in recipes:
+        with Server(model(root, ITEMS, recipe), *options, "--requests", "64") as server:
+            asked = given(ITEMS)
+            load(server.port, asked, 8, 2)
+            best = max(load(server.port, asked, clients, 3).rate for clients in (16, 32, 64))
+            for times in (0.5, 1, 2, 4, 0.5):
+                clients = max(1, int(times * best * 0.25))  # each sends every quarter of a second
+                result = load(server.port, asked, clients, seconds, every_ms=250, count=True)
+                good, refused = result.answered / result.seconds, result.refused / result.seconds
+                row = [f"{times * best:,.0f}", str(clients), f"{good:,.0f}", f"{good / best:.2f}", f"{refused:,.0f}"]
+                rows.append([recipe, *row, str(result.others), f"{result.p50:.1f}", f"{result.p99:.1f}", f"{server.megabytes():.0f}"])
+            result = load(server.port, asked, 128, seconds, count=True)
+            good, refused = result.answered / result.seconds, result.refused / result.seconds
+            row = ["endless", "128", f"{good:,.0f}", f"{good / best:.2f}", f"{refused:,.0f}"]
+            rows.append([recipe, *row, str(result.others), f"{result.p50:.1f}", f"{result.p99:.1f}", f"{server.megabytes():.0f}"])
+            rows.append([recipe, "best", "16-64", f"{best:,.0f}", "1.00", "", "", "", "", ""])
+    columns = ["recipe", "offered/s", "clients", "200/s", ": best", "503/s", "others", "p50 ms", "p99 ms", "MB"]
+    show("Overload: a server that takes 64 requests at a time", columns, rows)
+
+
+def memory(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
+    requests = 5_000 if quick else 100_000
+    for recipe in recipes:
+        with Server(model(root, ITEMS, recipe), *options) as server:
+            fill(server)
+            for asked in (given(ITEMS), stored()):
+                load(server.port, asked, 16, 2)
+            Posting(server, 2).result()
+            before, done, began = server.megabytes(), 0.0, time.perf_counter()
+            while done < requests:
+                beside = Posting(server, 6)
+                for asked in (given(ITEMS), stored()):
+                    result = load(server.port, asked, 16, 3)
+                    assert not result.wrong
+                    done += result.rate * result.seconds
+                beside.result()
+            minutes, after = (time.perf_counter() - began) / 60, server.megabytes()
+            print(f"\n{recipe}: {before:.0f} MB, then {after:.0f} MB after {done:,.0f} requests in {minutes:.1f} minutes.")
+
+
+def swaps(root: Path, options: list[str], quick: bool, recipes: list[str]) -> None:
     """Put another model into the folder and have it loaded, again and again, under load."""
-    running = asyncio.create_task(load(port, 8, 2.0 * times, 12_101))
-    other = Recommender.load(folder)
-    async with Connection(port) as connection:
-        for _ in range(times):
-            with torch.no_grad():
-                other.network.items.weight.mul_(1.01)
-            await asyncio.to_thread(other.save, folder, histories=False)
-            status, body = await connection.send("POST", "/v1/model/reload")
-            assert status == 200, body
-    statuses, _, _ = await running
-    return statuses
+    times = 3 if quick else 20
+    for recipe in recipes:
+        folder = Path(shutil.copytree(model(root, ITEMS, recipe), root / "swapped"))
+        with Server(folder, *options) as server:
+            other = Recommender.load(folder)
+            running = Wrk(server.port, given(ITEMS), 8, 2.0 * times, count=True)
+            waited = []
+            with Connection(server.port) as connection:
+                for _ in range(times):
+                    with torch.no_grad():
+                        other.network.items.weight.mul_(1.01)
+                    other.save(folder, histories=False)
+                    began = time.perf_counter()
+                    connection.json("POST", "/v1/model/reload")
+                    waited.append(time.perf_counter() - began)
+                    time.sleep(max(0.0, 1.5 - waited[-1]))
+            result = running.result()
+            print(
+                f"\n{recipe}: {times} swaps of {median(waited):.1f} s under the load of 8 clients: {result.answered:,} "
+                f"answers of 200, {result.refused} of 503, {result.others + result.wrong} others."
+            )
+        shutil.rmtree(folder)
 
 
-def milliseconds(taken: np.ndarray) -> list[str]:
-    return [f"{1e3 * value:.1f}" for value in np.quantile(taken, [0.5, 0.99])]
+PARTS = {part.__name__: part for part in (start, throughput, latency, million, overload, memory, swaps)}
 
 
-def main(quick: bool = False) -> None:
+def main(parts: tuple[str, ...] = (), recipes: tuple[str, ...] = (), workers: int = 0, quick: bool = False) -> None:
     torch.set_num_threads(1)
-    seconds = 2.0 if quick else 8.0
     root = Path(tempfile.mkdtemp())
     try:
-        _throughput(root, seconds, (12_101,) if quick else (12_101, 1_000_000))
-        _latency(root, 50 if quick else 400)
-        _overload(root, seconds)
-        _memory(root, 2_000 if quick else 100_000)
-        folder = model(root / "swapped", 12_101)
-        with Server(folder) as server:
-            times = 3 if quick else 20
-            statuses = asyncio.run(swaps(server.port, folder, times))
-            print(f"\n{times} swaps under load of 8 clients: {dict(statuses)} answers by status.")
+        for name in parts or PARTS:
+            options = ["--workers", str(workers)] if workers else []
+            usual = ["mars-m"] if name in ("million", "overload", "memory", "swaps") else ["mars-t", "mars-m"]
+            PARTS[name](root, options, quick, list(recipes) or usual)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _throughput(root: Path, seconds: float, sizes: tuple[int, ...]) -> None:
-    rows = []
-    for items, *options in (*((size,) for size in sizes), (sizes[-1], "--ann-from", "1")):
-        with Server(model(root / f"{items}", items), *options) as server:
-            asyncio.run(load(server.port, 8, 1.0, items))
-            index = json.loads(asyncio.run(_once(server.port, "/v1/model"))[1])["model"]["index"]
-            ranked = "exactly" if index is None else f"by index, recall {index['recall']:.3f}"
-            for clients in (1, 8, 64):
-                statuses, taken, elapsed = asyncio.run(load(server.port, clients, seconds, items))
-                wrong = sum(statuses.values()) - statuses[200]
-                rows.append(
-                    [
-                        f"{items:,}",
-                        ranked,
-                        str(clients),
-                        f"{len(taken) / elapsed:,.0f}",
-                        *milliseconds(taken),
-                        str(wrong),
-                    ]
-                )
-    show(
-        f"Recommendations for histories of {EVENTS} events in the request (mars-m, k=10)",
-        ["items", "ranked", "clients", "requests/s", "p50 ms", "p99 ms", "not 200"],
-        rows,
-        "Client and server on the same cores.",
-    )
-
-
-def _latency(root: Path, count: int) -> None:
-    rows = []
-    for recipe, crowd in (("mars-m", 200), ("mars-t", 2000)):
-        folder = model(root / recipe, 12_101, recipe)
-        for name, users, options in (("kept", 1, ()), ("built anew", crowd, ("--cache-mb", "1"))):
-            with Server(folder, *options) as server:
-                taken = asyncio.run(event_to_recommendation(server.port, 12_101, count, users))
-                built = server.count("marsrec_sessions_built")
-            rows.append([recipe, name, *milliseconds(taken), f"{built / count:.2f}"])
-    show(
-        "From a posted event to the recommendation that knows it (users of 200 events)",
-        ["recipe", "sessions", "p50 ms", "p99 ms", "built per request"],
-        rows,
-        "Two requests, one after the other; the event is on disk before the first is answered.",
-    )
-
-
-def _overload(root: Path, seconds: float) -> None:
-    rows = []
-    with Server(model(root / "overloaded", 12_101), "--queue", "64") as server:
-        asyncio.run(load(server.port, 8, 1.0, 12_101))
-        for name, clients in (("what it holds", 64), ("more", 256), ("much more", 1000), ("after it", 8)):
-            before = server.megabytes()
-            statuses, taken, elapsed = asyncio.run(load(server.port, clients, seconds, 12_101))
-            grown = server.megabytes() - before
-            answered = f"{statuses[200] / elapsed:,.0f}", f"{statuses[503] / elapsed:,.0f}"
-            others = sum(statuses.values()) - statuses[200] - statuses[503]
-            rows.append([name, str(clients), *answered, str(others), *milliseconds(taken), f"{grown:+.1f}"])
-    show(
-        "Overload: a server whose queue holds 64 histories, and more clients than that at once",
-        ["load", "clients", "200/s", "503/s", "others", "p50 ms", "p99 ms", "peak memory, MB"],
-        rows,
-        "A client that gets 503 waits 50 ms and tries again.",
-    )
-
-
-def _memory(root: Path, requests: int) -> None:
-    with Server(model(root / "long", 12_101)) as server:
-        asyncio.run(load(server.port, 8, 2.0, 12_101))
-        asyncio.run(event_to_recommendation(server.port, 12_101, 200, 50))
-        before, done = server.megabytes(), 0
-        began = time.perf_counter()
-        while done < requests:
-            statuses, _, _ = asyncio.run(load(server.port, 16, 5.0, 12_101))
-            done += statuses[200] + len(asyncio.run(event_to_recommendation(server.port, 12_101, 200, 50)))
-        minutes = (time.perf_counter() - began) / 60
-        after = server.megabytes()
-        print(f"\nPeak memory: {before:.0f} MB, then {after:.0f} MB after {done:,} requests in {minutes:.1f} minutes.")
-
-
 if __name__ == "__main__":
-    main("--quick" in sys.argv)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--recipe", action="append", default=[])
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    main(tuple(chosen.parts), tuple(chosen.recipe), chosen.workers, chosen.quick)

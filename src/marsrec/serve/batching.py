@@ -1,11 +1,11 @@
 """Requests that come at the same time are worked on together, by one thread, from a queue that does not grow."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 Job = TypeVar("Job")
@@ -14,6 +14,30 @@ Result = TypeVar("Result")
 
 class OverloadError(Exception):
     """More waits than may wait."""
+
+
+class _Call(Generic[Result]):
+    """A caller who waits, in a loop, for the results of some jobs."""
+
+    __slots__ = ("future", "loop", "missing", "outcomes")
+
+    def __init__(self, jobs: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[list[Result]] = self.loop.create_future()
+        self.outcomes: list[Result | Exception | None] = [None] * jobs
+        self.missing = jobs
+
+    def take(self, place: int, outcome: Result | Exception) -> None:
+        """Note what became of a job. The last one ends the waiting; the first error is raised where there are some."""
+        self.outcomes[place] = outcome
+        self.missing -= 1
+        if self.missing or self.future.done():
+            return
+        for found in self.outcomes:
+            if isinstance(found, Exception):
+                self.future.set_exception(found)
+                return
+        self.future.set_result(self.outcomes)  # type: ignore[arg-type]
 
 
 class Batcher(Generic[Job, Result]):
@@ -50,7 +74,7 @@ class Batcher(Generic[Job, Result]):
         worked: Callable[[int], None] = lambda size: None,
     ) -> None:
         self._work, self._most, self._waiting, self._wait, self._worked = work, most, waiting, wait, worked
-        self._queue: deque[tuple[Job, Future[Result]]] = deque()
+        self._queue: deque[tuple[Job, _Call[Result], int]] = deque()
         self._change = threading.Condition()
         self._open = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -78,37 +102,32 @@ class Batcher(Generic[Job, Result]):
 
     async def submit(self, jobs: Sequence[Job]) -> list[Result]:
         """The results of some jobs, which wait together or not at all; raises OverloadError at once if they cannot."""
-        futures: list[Future[Result]] = [Future() for _ in jobs]
+        call: _Call[Result] = _Call(len(jobs))
         with self._change:
             if not self._open or len(self._queue) + len(jobs) > self._waiting:
                 raise OverloadError
-            self._queue.extend(zip(jobs, futures, strict=True))
-            self._change.notify_all()
-        outcomes = await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
-        results: list[Result] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            results.append(outcome)
-        return results
+            self._queue.extend((job, call, place) for place, job in enumerate(jobs))
+            self._change.notify()
+        return await call.future if jobs else []
 
     def _run(self) -> None:
         while batch := self._next():
-            running = [(job, future) for job, future in batch if future.set_running_or_notify_cancel()]
-            if not running:
+            wanted = [entry for entry in batch if not entry[1].future.cancelled()]  # its caller went away
+            if not wanted:
                 continue
             try:
-                outcomes: Sequence[Result | Exception] = self._work([job for job, _ in running])
+                outcomes: Sequence[Result | Exception] = self._work([job for job, _, _ in wanted])
             except BaseException as error:  # also what is no Exception, such as a panic of polars: the thread goes on
-                outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(running)
-            for (_, future), outcome in zip(running, outcomes, strict=True):
-                if isinstance(outcome, Exception):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
-            self._worked(len(running))
+                outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(wanted)
+            self._worked(len(wanted))
+            done: dict[asyncio.AbstractEventLoop, list[tuple[_Call[Result], int, Result | Exception]]] = {}
+            for (_, call, place), outcome in zip(wanted, outcomes, strict=True):
+                done.setdefault(call.loop, []).append((call, place, outcome))
+            for loop, results in done.items():  # a loop is woken once for a batch, which costs as much as for a job
+                with contextlib.suppress(RuntimeError):  # closed meanwhile
+                    loop.call_soon_threadsafe(_deliver, results)
 
-    def _next(self) -> list[tuple[Job, "Future[Result]"]]:
+    def _next(self) -> list[tuple[Job, _Call[Result], int]]:
         """The next jobs; nothing once it is closed and all is done."""
         with self._change:
             while not self._queue and self._open:
@@ -117,3 +136,8 @@ class Batcher(Generic[Job, Result]):
             while self._open and len(self._queue) < self._most and (left := until - time.monotonic()) > 0:
                 self._change.wait(left)
             return [self._queue.popleft() for _ in range(min(self._most, len(self._queue)))]
+
+
+def _deliver(results: Sequence[tuple[_Call[Result], int, Result | Exception]]) -> None:
+    for call, place, outcome in results:
+        call.take(place, outcome)
