@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 SCRIPT = """
+math.randomseed(1)
 local asked, ready, turn, threads = {%(requests)s}, {}, 0, {}
 local number = %(number)d
 answered, refused, others = 0, 0, 0
@@ -45,7 +46,8 @@ function done(summary, latency, requests)
   end
   local errors = summary.errors
   io.write(string.format(
-    '\\n{"requests":%%d,"micros":%%d,"wrong":%%d,"broken":%%d,"p50":%%f,"p99":%%f,"answered":%%d,"refused":%%d,"others":%%d}\\n',
+    '\\n{"requests":%%d,"micros":%%d,"wrong":%%d,"broken":%%d,"p50":%%f,"p99":%%f,' ..
+    '"answered":%%d,"refused":%%d,"others":%%d}\\n',
     summary.requests, summary.duration, errors.status, errors.connect + errors.read + errors.write + errors.timeout,
     latency:percentile(50), latency:percentile(99), sums[1], sums[2], sums[3]))
 end
@@ -74,7 +76,9 @@ class Load:
     """Milliseconds."""
     p99: float
     wrong: int
-    """Answers of 400 and above, and broken connections."""
+    """Answers of 400 and above."""
+    broken: int = 0
+    """Connections."""
     answered: int = 0
     """Of status 200, where they were counted."""
     refused: int = 0
@@ -103,10 +107,10 @@ class Wrk:
             "requests": ",".join(f"{{'{method}','{path}',[==[{body}]==]}}" for method, path, body in requests),
             "number": number,
             "numbered": "true" if number else "false",
-            "delay": f"function delay() return {every_ms} end" if every_ms else "",
+            "delay": f"function delay() return math.random(0, {2 * every_ms}) end" if every_ms else "",
             "count": COUNT if count else "",
         }
-        self.file = tempfile.NamedTemporaryFile("w", suffix=".lua")  # noqa: SIM115: until wrk has ended
+        self.file = tempfile.NamedTemporaryFile("w", suffix=".lua")  # noqa: SIM115
         self.file.write(script)
         self.file.flush()
         command = [wrk, "-t1", f"-c{clients}", f"-d{round(seconds)}s", "--timeout", "30s", "-s", self.file.name]
@@ -121,7 +125,8 @@ class Wrk:
             found["requests"] / seconds,
             found["p50"] / 1e3,
             found["p99"] / 1e3,
-            found["wrong"] + found["broken"],
+            found["wrong"],
+            found["broken"],
             found["answered"],
             found["refused"],
             found["others"],
@@ -137,7 +142,7 @@ def load(port: int, requests: Sequence[Asked], clients: int, seconds: float, **o
 def middle(runs: Sequence[Load]) -> Load:
     """Medians of several runs."""
     rates = (median(getattr(run, name) for run in runs) for name in ("rate", "p50", "p99"))
-    return Load(*rates, sum(run.wrong for run in runs))
+    return Load(*rates, wrong=sum(run.wrong for run in runs), broken=sum(run.broken for run in runs))
 
 
 class Connection:
@@ -175,7 +180,7 @@ class Server:
             self.port = int(probe.getsockname()[1])
         store = ["--store", str(folder.with_name(f"{time.time_ns()}.db"))] if "--store" not in options else []
         command = [sys.executable, "-m", "marsrec", "serve", str(folder), "--port", str(self.port)]
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115: as long as the server
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         began = time.perf_counter()
         self.process = subprocess.Popen([*command, *store, *options], stderr=self.log)
         self.healthy = self._until("/healthz", began)

@@ -13,6 +13,7 @@ from tests.synthetic import cyclic_log
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.serve.app import create_app
+from marsrec.serve.fragments import ItemFragments
 from marsrec.serve.histories import OVERHEAD, Sessions
 from marsrec.serve.models import Model
 from marsrec.serve.settings import ServeSettings
@@ -91,7 +92,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def made(recommender: Recommender, store: Store, sessions: int = 1000) -> Model:
     live = Sessions(recommender, store, sessions * (recommender.start().nbytes + OVERHEAD))
-    return Model("model", Path(), recommender, live, 0.0)
+    return Model("model", Path(), recommender, live, 0.0, ItemFragments(recommender.item_ids))
 
 
 def one(job: RecommendJob) -> JobResult:

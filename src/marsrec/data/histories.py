@@ -55,6 +55,10 @@ class Vocabulary:
         known = column.cast(self.ids.dtype, strict=False).to_list()
         return np.fromiter((self._codes.get(raw, 0) for raw in known), dtype=np.int32, count=len(known))
 
+    def code(self, raw: Any) -> int:
+        """Code of a raw id of the kind that the ids are; 0 if it is unknown."""
+        return self._codes.get(raw, 0)
+
     def decode(self, codes: NDArray[Any]) -> pl.Series:
         """Raw ids of codes; null for code 0."""
         indices = pl.Series(codes).cast(pl.Int64) - 1

@@ -17,6 +17,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from marsrec.errors import MarsrecError, SettingsError
+from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
 from marsrec.serve.refusals import install
@@ -56,6 +57,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     install(app)
+    app.add_middleware(DirectRoutes, service=service)
     app.add_middleware(Guard, settings=settings, metrics=service.metrics, full=service.full)
     if (PAGE / "index.html").is_file():
         app.mount("/static", StaticFiles(directory=PAGE), name="static")

@@ -5,9 +5,9 @@ import hmac
 import re
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from marsrec.serve.metrics import Metrics
@@ -16,14 +16,21 @@ from marsrec.serve.settings import ServeSettings, is_loopback
 
 BODY_SECONDS = 30.0
 """How long a body may take to come in."""
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-cache"),
+]
+"""Of every answer that has no other ones of these names."""
 _HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 """A name, or an address of either kind, with or without a port."""
+
+Headers = dict[bytes, bytes]
+FULL = RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
 
 
 class Guard:
@@ -34,74 +41,58 @@ class Guard:
     ) -> None:
         self.app, self.settings, self.metrics, self.full = app, settings, metrics, full
         self.under_way = 0
+        metrics.under_way.set_function(lambda: self.under_way)
+        token = settings.token
+        self._expected = None if token is None else f"Bearer {token.get_secret_value()}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
-        guarded = _guarded(scope["path"])
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
+        began, guarded, answer = time.perf_counter(), _guarded(scope["path"]), _Answer(send)
+        headers: Headers = dict(reversed(scope["headers"]))  # of several by one name the first counts
         # What is open to anybody takes no body and no place, and so cannot keep others out.
         self.under_way += guarded
-        self.metrics.under_way.inc(guarded)
         try:
             if guarded:
-                self._check(scope)
-                receive = _replay(await self._body(scope, receive), receive)
+                self._check(scope["path"], headers)
+                receive = _replay(await self._body(headers, receive), receive)
             else:
-                _no_body(scope)
+                _no_body(headers)
             await self.app(scope, receive, answer)
         except Exception as error:
-            if status:  # too late for another answer
+            if answer.status:  # too late for another answer
                 raise
             await refusal_of(error).response()(scope, receive, answer)
         finally:
             self.under_way -= guarded
-            self.metrics.under_way.dec(guarded)
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.requests.labels(_method(scope), route, status or 499).inc()  # nobody waited for it
-            self.metrics.seconds.labels(_method(scope), route).observe(time.perf_counter() - began)
+            # Nobody waited for what has no status.
+            self.metrics.answered(_method(scope), route, answer.status or 499, time.perf_counter() - began)
 
-    def _check(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
-        if self.under_way > self.settings.requests or self.full(scope["path"]):
-            raise RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
-        if self.settings.token is not None:
-            given = headers.get("authorization", "")
-            expected = f"Bearer {self.settings.token.get_secret_value()}"
-            if not hmac.compare_digest(given.encode(), expected.encode()):
+    def _check(self, path: str, headers: Headers) -> None:
+        if self.under_way > self.settings.requests or self.full(path):
+            raise FULL
+        if self._expected is not None:
+            if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
                 raise RefusalError(
                     401, "no_token", "The token is missing or wrong.", "Send Authorization: Bearer TOKEN."
                 )
         else:
             # Without a token this machine's users are trusted, but not the pages that their browsers show.
-            host = _HOST.fullmatch(headers.get("host", ""))
-            own = host is not None and is_loopback(host["six"] or host["name"])
-            home = f"http://{headers.get('host')}"
-            same_site = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-            if not own or not same_site or headers.get("origin", home) != home:
+            host = headers.get(b"host", b"")
+            home = b"http://" + host
+            same_site = headers.get(b"sec-fetch-site", b"none") in (b"none", b"same-origin")
+            if not _is_own(host) or not same_site or headers.get(b"origin", home) != home:
                 raise RefusalError(403, "foreign", "A page of another site sent this request.", "Use http://localhost.")
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """All of the body, if it is not too large and comes in time."""
         limit = self.settings.body_bytes
-        too_large = RefusalError(
-            413, "too_large", f"The body is larger than {limit:,} bytes.", "Send less at once, in several requests."
-        )
-        length = Headers(scope=scope).get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > limit:
-            raise too_large
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > limit:
+            raise _too_large(limit)
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -112,10 +103,34 @@ class Guard:
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > limit:
-                        raise too_large
+                        raise _too_large(limit)
         except TimeoutError:
             raise RefusalError(408, "too_slow", "The body did not come in time.", "Send it again.") from None
         return bytes(body)
+
+
+class _Answer:
+    """What is sent, with the headers that every answer carries."""
+
+    __slots__ = ("send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.status = send, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = message.get("headers", [])
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(header for header in HEADERS if header[0] not in names)]
+        await self.send(message)
+
+
+@lru_cache(maxsize=1024)
+def _is_own(host: bytes) -> bool:
+    """Whether a `Host` is this machine."""
+    found = _HOST.fullmatch(host.decode("latin-1"))
+    return found is not None and is_loopback(found["six"] or found["name"])
 
 
 def _guarded(path: str) -> bool:
@@ -123,9 +138,13 @@ def _guarded(path: str) -> bool:
     return path.startswith("/v1/") or path in ("/v1", "/metrics")
 
 
-def _no_body(scope: Scope) -> None:
-    headers = Headers(scope=scope)
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+def _too_large(limit: int) -> RefusalError:
+    remedy = "Send less at once, in several requests."
+    return RefusalError(413, "too_large", f"The body is larger than {limit:,} bytes.", remedy)
+
+
+def _no_body(headers: Headers) -> None:
+    if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         raise RefusalError(413, "too_large", "This address takes no body.", "Send none.")
 
 

@@ -1,7 +1,7 @@
 """Ids as the store keeps them: text, whatever kind the model's log has."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,25 @@ def as_text(raw: Any, ids: Vocabulary) -> str:
 def as_raw(text: str, ids: Vocabulary) -> int | str:
     """An id of the store as the kind that a vocabulary holds; text stays text where it is no integer."""
     return int(text) if ids.ids.dtype.is_integer() and _INTEGER.fullmatch(text) else text
+
+
+def codes_of(raws: Sequence[int | str], ids: Vocabulary) -> NDArray[np.int64]:
+    """Codes of a few ids of either kind, as `encode` finds them by `as_text`; 0 for unknown ones.
+
+    Examples
+    --------
+    >>> codes_of(["007", 8, "x"], Vocabulary(pl.Series([7, 8]))), codes_of([7, "7"], Vocabulary(pl.Series(["7"])))
+    (array([1, 2, 0]), array([1, 1]))
+    """
+    kind = ids.ids.dtype
+    own: Iterable[Any]
+    if kind.is_integer():
+        own = (raw if isinstance(raw, int) else int(raw) if _INTEGER.fullmatch(raw) else None for raw in raws)
+    elif kind == pl.String:
+        own = map(str, raws)
+    else:
+        return encode([as_text(raw, ids) for raw in raws], ids)
+    return np.fromiter(map(ids.code, own), dtype=np.int64, count=len(raws))
 
 
 def encode(texts: Sequence[str], ids: Vocabulary) -> NDArray[np.int64]:

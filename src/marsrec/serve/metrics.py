@@ -11,6 +11,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         by = ("method", "route")
+        self._by_route: dict[tuple[str, str], Histogram] = {}
+        self._by_status: dict[tuple[str, str, int], Counter] = {}
         self.requests = Counter("marsrec_requests", "Requests answered.", (*by, "status"), registry=registry)
         self.seconds = Histogram("marsrec_request_seconds", "Time to answer.", by, registry=registry, buckets=_SECONDS)
         self.under_way = Gauge("marsrec_requests_under_way", "Requests being answered.", registry=registry)
@@ -29,3 +31,12 @@ class Metrics:
             "marsrec_sessions_built", "Sessions built from whole histories.", ("model",), registry=registry
         )
         self.reloads = Counter("marsrec_reloads", "Reloads of models.", ("outcome",), registry=registry)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered. What is counted where is looked up once."""
+        if (counter := self._by_status.get((method, route, status))) is None:
+            counter = self._by_status[method, route, status] = self.requests.labels(method, route, status)
+        if (times := self._by_route.get((method, route))) is None:
+            times = self._by_route[method, route] = self.seconds.labels(method, route)
+        counter.inc()
+        times.observe(seconds)

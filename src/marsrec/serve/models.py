@@ -18,6 +18,7 @@ from marsrec.errors import DataError, MarsrecError
 from marsrec.recommender import Recommender
 from marsrec.recommender.explanation import read
 from marsrec.recommender.inference import Inference, Request
+from marsrec.serve.fragments import ItemFragments
 from marsrec.serve.histories import Sessions
 from marsrec.serve.search import Index
 from marsrec.serve.settings import ServeSettings
@@ -44,6 +45,8 @@ class Model:
     sessions: Sessions
     loaded: float
     """When, in seconds since 1970."""
+    fragments: ItemFragments
+    """Its items as JSON."""
     shortlist: Shortlist | None = None
     """What names the items that are ranked, where not all are."""
 
@@ -123,7 +126,7 @@ class Models:
 
     def _live(self, name: str, folder: Path, recommender: Recommender) -> Model:
         sessions = Sessions(recommender, self.store, self._settings.cache_mb * 2**20)
-        model = Model(name, folder, recommender, sessions, time.time())
+        model = Model(name, folder, recommender, sessions, time.time(), ItemFragments(recommender.item_ids))
         _try_out(model)
         if self._settings.ann_from is not None and len(recommender.item_ids) >= self._settings.ann_from:
             model = replace(model, shortlist=_shortlist(model))

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from starlette.concurrency import run_in_threadpool
 
 from marsrec.data.histories import Vocabulary
+from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND
 from marsrec.errors import SettingsError
 from marsrec.serve.batching import Batcher
-from marsrec.serve.ids import as_text, encode
+from marsrec.serve.ids import as_text, codes_of, encode
 from marsrec.serve.metrics import Metrics
 from marsrec.serve.models import Model, Models
 from marsrec.serve.refusals import RefusalError
@@ -97,8 +98,8 @@ class Service:
         return names
 
     def full(self, path: str) -> bool:
-        """Whether a request would only be read to be refused: reading a history costs as much as answering it."""
-        return path == "/v1/recommend" and self.answers.full
+        """Whether a request would only be read to be refused."""
+        return (path == "/v1/recommend" and self.answers.full) or (path.endswith("/events") and self.writes.full)
 
     def measure(self) -> None:
         """Bring gauges up to date."""
@@ -120,6 +121,9 @@ class Service:
     def moment(self, value: float | str) -> int:
         """A moment in the unit of the models."""
         unit = self.models.unit
+        second = PER_SECOND[unit]
+        if type(value) is int and MODERN * second <= value < END_OF_TIME * second:
+            return value  # which most are, and takes nothing of what the others take
         try:
             return self.models.get().recommender.instant(value)
         except (SettingsError, ValueError, OverflowError) as error:
@@ -144,17 +148,20 @@ class Service:
 
     def event(self, item: int | str, time: float | str) -> Event:
         """An event as the store keeps it."""
-        if isinstance(time, str) and time.strip() == "now":
+        return Event(as_text(item, self.models.get().recommender.item_ids), self.time(time))
+
+    def time(self, value: float | str) -> int:
+        """The time of an event in the unit of the models."""
+        if isinstance(value, str) and value.strip() == "now":
             raise RefusalError(
                 422, "bad_moment", "An event at 'now' would be another one each time it is sent.", "Give its time."
             )
-        return Event(as_text(item, self.models.get().recommender.item_ids), self.moment(time))
+        return self.moment(value)
 
     def history(self, model: Model, given: Sequence[GivenEvent]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Codes and times of the known items in order of time, and how many events are of unknown items."""
-        events = self.events(given)
-        codes = encode([event.item for event in events], model.recommender.item_ids)
-        times = np.array([event.time for event in events], dtype=np.int64)
+        codes = codes_of([event.item for event in given], model.recommender.item_ids)
+        times = np.array([self.time(event.time) for event in given], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         order = order[codes[order] > 0]
         return codes[order], times[order], len(codes) - len(order)
@@ -164,7 +171,7 @@ class Service:
         if given is None:
             return None, 0
         item_ids = model.recommender.item_ids
-        codes = encode([as_text(item, item_ids) for item in given], item_ids)
+        codes = codes_of(given, item_ids)
         known = codes[codes > 0]
         if len(known) == 0:
             raise RefusalError(

@@ -12,8 +12,8 @@ from marsrec.serve.schemas import TEXT
 from marsrec.serve.service import Service
 
 
-def service(request: Request) -> Service:
-    """The service that an application runs."""
+async def service(request: Request) -> Service:
+    """The service that an application runs. Asynchronous, or the framework would call it in a thread."""
     running: Service = request.app.state.service
     return running
 
@@ -25,4 +25,9 @@ PathId = Annotated[str, Path(min_length=1, max_length=200, pattern=TEXT)]
 
 async def written(render: Callable[[], BaseModel]) -> Response:
     """An answer as JSON, made in another thread: others need not wait for a long one."""
-    return Response(await run_in_threadpool(lambda: render().model_dump_json()), media_type="application/json")
+    return json(await run_in_threadpool(lambda: render().model_dump_json().encode()))
+
+
+def json(content: bytes) -> Response:
+    """An answer that is JSON already."""
+    return Response(content, media_type="application/json")

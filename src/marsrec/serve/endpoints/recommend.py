@@ -4,11 +4,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from marsrec.serve.endpoints.dependencies import PathId, Running, written
+from marsrec.serve.endpoints.dependencies import PathId, Running, json, written
+from marsrec.serve.fragments import ranked
 from marsrec.serve.ids import as_raw, as_text
 from marsrec.serve.models import Model
 from marsrec.serve.refusals import RefusalError, documented
@@ -34,6 +35,9 @@ from marsrec.serve.schemas import (
 from marsrec.serve.worker import JobResult, RecommendJob
 
 router = APIRouter(prefix="/v1")
+
+SMALL = 1000
+"""Events or items that are read or written at once; more are left to a thread, so that nobody waits for them."""
 
 GivenHistory = Annotated[list[GivenEvent], Field(max_length=MAX_HISTORY)]
 
@@ -166,8 +170,15 @@ async def recommend(running: Running, body: RecommendRequest, query: Annotated[M
             unknown_items.append(unknown)
         return jobs, unknown_items, unknown_candidates
 
-    jobs, unknown_items, unknown_candidates = await run_in_threadpool(prepare)
+    size = sum(map(len, histories)) + len(body.candidates or ())
+    jobs, unknown_items, unknown_candidates = prepare() if size <= SMALL else await run_in_threadpool(prepare)
     results = await (running.explained if body.explain else running.answers).submit(jobs)
+    if not body.explain and body.k * len(histories) <= SMALL:
+        rows = (
+            b'{%b,"unknown_items":%d}' % (_spelled(model, result), unknown)
+            for result, unknown in zip(results, unknown_items, strict=True)
+        )
+        return json(b'{"results":[%b],"unknown_candidates":%d}' % (b",".join(rows), unknown_candidates))
     return await written(
         lambda: RecommendAnswer(
             results=[
@@ -197,6 +208,9 @@ async def recommend_to_user(
         model, user=text, k=query.k, at=at, since=since, mask_seen=query.mask_seen, explain=query.explain
     )
     (result,) = await (running.explained if query.explain else running.users).submit([job])
+    if not query.explain:
+        raw = as_raw(text, running.user_ids)
+        return json(b'{%b,"user":%b}' % (_spelled(model, result), to_json(raw)))
     return await written(
         lambda: UserRecommendations(**_recommendations(model, result), user=as_raw(text, running.user_ids))
     )
@@ -206,6 +220,14 @@ def _check_explained(explain: bool, items: int) -> None:
     if explain and items > MAX_EXPLAINED:
         message = f"{items:,} items are more than the {MAX_EXPLAINED} that one request explains."
         raise RefusalError(422, "too_much", message, "Request fewer items, or leave explain out.")
+
+
+def _spelled(model: Model, result: JobResult) -> bytes:
+    """The fields of `Recommendations` without explanation, as JSON: what `_recommendations` says, but at once."""
+    answer = result.answer
+    items = ranked(model.fragments, answer.codes.tolist(), answer.scores.tolist())
+    facts = to_json(model.name), result.at, to_json(answer.source), items
+    return b'"model":%b,"at":%d,"source":%b,"items":%b,"reading":null' % facts
 
 
 def _recommendations(model: Model, result: JobResult) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
+from starlette.responses import Response
 
-from marsrec.serve.endpoints.dependencies import PathId, Running
+from marsrec.serve.endpoints.dependencies import PathId, Running, json
 from marsrec.serve.histories import History
-from marsrec.serve.ids import as_raw, as_text, encode
+from marsrec.serve.ids import as_raw, as_text, codes_of, encode
 from marsrec.serve.models import Model
 from marsrec.serve.refusals import RefusalError, documented
 from marsrec.serve.rendering import named_items, read_history
@@ -104,8 +105,8 @@ class Users(AnswerSchema):
     users: list[UserFound]
 
 
-@router.post("/users/{user:path}/events", responses=documented(404, 409))
-async def post_events(running: Running, user: PathId, body: Events) -> Posted:
+@router.post("/users/{user:path}/events", response_model=Posted, responses=documented(404, 409))
+async def post_events(running: Running, user: PathId, body: Events) -> Response:
     """Keep events of a user. They are durable when the answer comes; the same event sent again changes nothing."""
     if user.endswith(("/recommendations", "/events")):
         message = f"{user!r} ends like an address, so that no request could name it."
@@ -115,8 +116,8 @@ async def post_events(running: Running, user: PathId, body: Events) -> Posted:
     (new,) = await running.writes.submit([(as_text(user, running.user_ids), events)])
     running.metrics.events.labels("yes").inc(new)
     running.metrics.events.labels("no").inc(len(events) - new)
-    codes = encode([event.item for event in events], model.recommender.item_ids)
-    return Posted(received=len(events), new=new, unknown_items=int((codes == 0).sum()))
+    unknown = int((codes_of([event.item for event in body.events], model.recommender.item_ids) == 0).sum())
+    return json(Posted(received=len(events), new=new, unknown_items=unknown).model_dump_json().encode())
 
 
 @router.delete("/users/{user:path}/events", responses=documented(404))
