@@ -27,7 +27,7 @@ from marsrec.serve.settings import ServeSettings
 log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
-"""The page's files: `index.html` is served at `/`, all of them under `/static/`."""
+"""Files of the pages: `index.html` is served at `/`, `docs.html` at `/docs`, all of them under `/static/`."""
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
@@ -49,7 +49,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         version=version("marsrec"),
         summary="Next-item recommendation from timestamped histories.",
         lifespan=lifespan,
-        docs_url=None,  # its pages load scripts from elsewhere
+        docs_url=None,  # its pages load scripts from elsewhere: ours is `page/docs.html`
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -65,6 +65,10 @@ def create_app(settings: ServeSettings) -> FastAPI:
         @app.get("/", include_in_schema=False)
         async def page() -> FileResponse:
             return FileResponse(PAGE / "index.html")
+
+        @app.get("/docs", include_in_schema=False)
+        async def docs() -> FileResponse:
+            return FileResponse(PAGE / "docs.html")
 
     return app
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -44,6 +44,10 @@ GivenHistory = Annotated[list[GivenEvent], Field(max_length=MAX_HISTORY)]
 
 class RecommendRequest(RequestSchema):
     """Histories, and what to recommend for them. Exactly one of `history` and `histories` is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"history": [{"item": "tea", "time": "2026-01-31T12:00:00Z"}], "k": 3}]}
+    )
 
     history: GivenHistory | None = None
     """The events of one user, in any order."""

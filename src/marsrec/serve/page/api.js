@@ -19,15 +19,25 @@ function exact(key, value, context) {
 export function useToken(token) { sessionStorage.setItem(KEY, token); }
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
-async function request(path, options = {}) {
+export async function send(path, options = {}) {
   const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}) };
   const token = sessionStorage.getItem(KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
-  const answer = await fetch(path, { ...options, headers });
-  const text = await answer.text();
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError(0, { message: "The server does not answer.", remedy: "See whether marsrec serve still runs, then try again." });
+  }
+  return { ok: answer.ok, status: answer.status, text: await answer.text() };
+}
+
+async function request(path, options = {}) {
+  const { ok, status, text } = await send(path, options);
   let body = null;
   try { body = JSON.parse(text, exact); } catch { /* an error page of something in between */ }
-  if (!answer.ok) throw new ServerError(answer.status, body?.error);
+  if (!ok) throw new ServerError(status, body?.error);
   return body;
 }
 

@@ -1,16 +1,10 @@
 // Timeline, decay curves and bars, as SVG.
 
+import { nameOf, svg } from "./elements.js";
+import { mark } from "./kinds.js";
 import { MARKS, words } from "./time.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "7 4", "2 3", "10 3 2 3", "1 5", "12 4", "4 2", "6 2 1 2"];
-
-export function svg(name, given = {}, ...children) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(given)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
 
 const text = (x, y, content, given = {}) => { const t = svg("text", { x, y, ...given }); t.textContent = content; return t; };
 const titled = (element, words) => { const t = svg("title"); t.textContent = words; element.append(t); return element; };
@@ -37,7 +31,7 @@ function ageAxis(scale, left, width, y, top, oldest) {
   return group;
 }
 
-// A lane per head: a stem per event, as high as its weight there.
+// A lane per head: a stem per event, as high as its weight there, with the mark of its category.
 export function timeline(reading, at, unitPerSecond, width) {
   const events = reading.events;
   const heads = reading.heads;
@@ -58,9 +52,11 @@ export function timeline(reading, at, unitPerSecond, width) {
       const x = left + (width - left - right) * scale(ages[index]);
       const weight = heads.length ? event.weights[k] : 1;
       const tall = heads.length ? (lane - 22) * (weight / most) : 10;
-      const label = `${event.title ?? event.item}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
+      const label = `${nameOf(event)}${event.category ? ` (${event.category})` : ""}, ${words(ages[index])} before${heads.length ? `: ${(100 * weight).toFixed(1)} % of head ${k + 1}` : ""}`;
       group.append(svg("line", { x1: x, x2: x, y1: base, y2: base - tall, class: "stem" }));
-      group.append(titled(svg("circle", { cx: x, cy: base - tall, r: 2.6, class: "dot" }), label));
+      const dot = event.category ? mark(event.category, { transform: `translate(${x} ${base - tall}) scale(.75)` }) : svg("circle", { cx: x, cy: base - tall, r: 2.6 });
+      dot.classList.add("dot");
+      group.append(titled(dot, label));
     });
     if (heads.length) group.append(text(left, base - lane + 12, `${headName(heads[k], k)}${reading.scales ? `, gate ${(100 * heads[k].gate).toFixed(0)} %` : ""}`, { class: "strong" }));
     picture.append(group);

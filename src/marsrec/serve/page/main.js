@@ -1,7 +1,10 @@
 // The page: whose history, at which moment, and what the models make of it.
 
 import * as api from "./api.js";
-import { card, make, named } from "./result.js";
+import { make, named, nameOf } from "./elements.js";
+import { noHistory, noUser } from "./empty.js";
+import * as kinds from "./kinds.js";
+import { card } from "./result.js";
 import { date, later, offset, perSecond, words } from "./time.js";
 
 const $ = (id) => document.getElementById(id);
@@ -9,14 +12,15 @@ const OWN = "marsrec-own";
 const AGES = [[0, "just now"], [600, "10 minutes ago"], [3600, "1 hour ago"], [6 * 3600, "6 hours ago"], [86400, "1 day ago"], [7 * 86400, "1 week ago"], [30 * 86400, "1 month ago"], [182 * 86400, "6 months ago"], [365 * 86400, "1 year ago"]];
 
 // base: the moment of requests where the slider is at its left end; null until an answer has named it.
-const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", origin: null, base: null, latest: null, moved: false, before: {}, shown: {}, running: {} };
+const state = { models: {}, names: [], usual: "end of the log", user: null, own: JSON.parse(sessionStorage.getItem(OWN) ?? "[]"), mode: "user", example: null, origin: null, base: null, latest: null, moved: false, before: {}, shown: {}, running: {} };
 
 const chosen = () => [$("model").value, $("other").value].filter((name, index, all) => name && all.indexOf(name) === index);
 const info = () => state.models[$("model").value];
 
-function status(text, wrong = false) {
-  $("status").textContent = text;
+function status(text, wrong = false, again = null) {
+  $("status").replaceChildren(text, ...(again ? [" ", make("button", { type: "button", onclick: again }, "Try again")] : []));
   $("status").classList.toggle("wrong", wrong);
+  $("results").classList.toggle("stale", wrong); // what was shown before is not the answer
 }
 
 // A newer request of the same kind makes the older one void.
@@ -26,13 +30,15 @@ function only(kind) {
   return state.running[kind].signal;
 }
 
-async function attempt(work) {
+// What a server that is away or full did not do can be tried again.
+async function attempt(work, again = null) {
   try {
     return await work();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) { $("token-form").hidden = false; $("token").focus(); }
-    status(error.status === 401 && api.hasToken() ? "The server did not take this token." : error.message, true);
+    const later = error.status === 0 || error.status >= 500;
+    status(error.status === 401 && api.hasToken() ? "The server did not take this token. Type it again." : error.message, true, later ? again : null);
     return undefined;
   }
 }
@@ -40,6 +46,9 @@ async function attempt(work) {
 // ----------------------------------------------- the moment of requests
 
 const moment = () => (state.base === null ? null : later(state.base, offset(Number($("at").value)), info().unit));
+
+// A user of a log that has ended is looked at just after the latest event; years later there is little to see.
+const usualFrom = () => (state.mode === "user" && state.usual !== "now" ? "latest" : "default");
 
 // Requests that name no moment are made now, or at the end of the log, as the server is set.
 const usualMoment = () => (state.usual === "now" ? Math.floor(Date.now() / 1000) * perSecond(info().unit) : info().log_end);
@@ -52,9 +61,10 @@ function showMoment() {
   $("at-words").textContent = `${seconds === 0 ? start : `${words(seconds)} later`}${when}`;
   $("at").setAttribute("aria-valuetext", $("at-words").textContent);
   const onRequestClock = chosen().filter((name) => state.models[name]?.clock === "request");
+  for (const name of ["at", "at-words", "from", "from-label"]) $(name).hidden = !onRequestClock.length;
   $("clock").textContent = onRequestClock.length
-    ? `The moment of the request counts for ${onRequestClock.join(" and ")}: move the slider and see the order change.`
-    : "The moment of the request changes nothing here. It counts for a model fitted with --clock request.";
+    ? `The moment of the request counts${onRequestClock.length < chosen().length ? ` for ${onRequestClock[0]}` : ""}: move the slider and see the order change.`
+    : "Ages count from the latest event: the moment of a request changes nothing. It counts for a model fitted with --clock request.";
   $("add-hint").textContent = state.mode === "user" ? `A click stores the event at ${date(eventTime(), info().unit)}.` : "";
 }
 
@@ -65,8 +75,29 @@ const recommend = (events, at, signal) => Promise.all(chosen().map((model) => (s
   ? api.recommendToUser(state.user, { model, at, signal })
   : api.recommendForHistory(events, { model, at, signal }))));
 
+// An event as somebody could send it, of the most frequent item.
+function exampleEvent() {
+  if (state.example === null) return null;
+  const when = new Date((usualMoment() / perSecond(info().unit)) * 1000);
+  const iso = when.getUTCFullYear() >= 1980 ? when.toISOString().replace(/\.\d+Z/, "Z") : usualMoment();
+  return { item: state.example, time: iso };
+}
+
+function showNobody(whose) {
+  const again = () => (whose === null ? begin() : refresh());
+  $("results").replaceChildren();
+  $("empty").replaceChildren(noUser({ whose, event: exampleEvent(), withToken: api.hasToken(), again }));
+  state.shown = {};
+  showMoment();
+}
+
 async function refresh({ keepBase = true } = {}) {
-  if (!info() || (state.mode === "user" && state.user === null)) return;
+  if (!info()) return;
+  if (state.mode === "user" && state.user === null) {
+    showNobody(null);
+    status("No user yet.");
+    return;
+  }
   const signal = only("results");
   if (!keepBase) { state.base = state.latest = null; $("at").value = 0; state.moved = false; }
   let events = [];
@@ -88,9 +119,7 @@ async function refresh({ keepBase = true } = {}) {
         return;
       }
       if (error.status === 404 && state.mode === "user") {
-        $("results").replaceChildren();
-        state.shown = {};
-        showMoment();
+        showNobody(state.user);
         status(`${state.user} has no events yet. Add one.`);
         return;
       }
@@ -103,13 +132,14 @@ async function refresh({ keepBase = true } = {}) {
       if (results.some((result) => result.at !== moment())) { await refresh(); return; }
     }
     show(results);
-  });
+  }, () => refresh({ keepBase }));
 }
 
 function show(results) {
   const open = new Set([...document.querySelectorAll(".rec[aria-expanded=true]")].map((rec) => `${rec.closest("article").dataset.model} ${rec.parentElement.dataset.item}`));
   const width = Math.min(640, Math.max(320, $("results").clientWidth / (window.innerWidth > 1000 ? results.length : 1)));
   const shown = results.map((result) => card(state.models[result.model], result, state.before[result.model], width));
+  $("empty").replaceChildren(...(state.mode === "own" && !state.own.length ? [noHistory({ event: exampleEvent(), withToken: api.hasToken() })] : []));
   $("results").replaceChildren(...shown);
   for (const rec of document.querySelectorAll(".rec[aria-expanded]")) {
     if (open.has(`${rec.closest("article").dataset.model} ${rec.parentElement.dataset.item}`)) rec.click();
@@ -146,31 +176,36 @@ async function searchUsers() {
   const found = await attempt(() => api.findUsers(text, $("model").value, only("users")));
   if (!found) return undefined;
   $("users").replaceChildren(...found.users.map(({ user, stored }) => userButton(user, String(user), stored ? make("small", {}, "live") : "")));
+  if (!text && !found.users.length) $("users").append(make("li", { className: "hint" }, "No user yet. Type an id to begin with a new one."));
   if (text && !found.users.some(({ user }) => String(user) === text)) $("users").append(userButton(text, `${text} `, make("small", {}, "a new user")));
   markUser();
   return found;
 }
 
 async function searchItems() {
-  const found = await attempt(() => api.findItems($("item-search").value.trim(), $("model").value, only("items")));
+  const text = $("item-search").value.trim();
+  const found = await attempt(() => api.findItems(text, $("model").value, only("items")));
   if (!found) return;
-  $("items").replaceChildren(...found.items.map(({ item, title, count }) => make("li", {}, make("button", { type: "button", "data-item": String(item), onclick: () => add(item, title) }, ...named({ item, title }), make("small", {}, `${count}×`)))));
+  if (!text) state.example = found.items[0]?.item ?? null;
+  $("items").replaceChildren(...found.items.map((entry) => make("li", {}, make("button", { type: "button", "data-item": String(entry.item), onclick: () => add(entry) },
+    make("span", {}, nameOf(entry), kinds.about(entry)), make("small", { className: "count" }, `${entry.count}×`)))));
+  if (!found.items.length) $("items").append(make("li", { className: "hint" }, `No item has “${text}” in its id, title or category.`));
 }
 
 // An event is taken at the moment of the request, and a second after the latest one at least.
 const eventTime = () => Math.max(moment() ?? usualMoment(), state.latest === null ? 0 : later(state.latest, 1, info().unit));
 
-async function add(item, title) {
+async function add({ item, title, category }) {
   if (!info()) return;
   remember();
   if (state.mode === "own") {
-    state.own.push({ item, title, age: 0 });
+    state.own.push({ item, title, category, age: 0 });
     showOwn();
     await refresh();
     return;
   }
   const { user } = state;
-  if (user === null) { status("Choose a user first, or type the id of a new one.", true); return; }
+  if (user === null) { status("Choose a user first, or type the id of a new one.", true); $("user-search").focus(); return; }
   const time = eventTime();
   const done = await attempt(async () => api.addEvent(user, item, time));
   if (!done || state.user !== user) return;
@@ -179,7 +214,7 @@ async function add(item, title) {
     $("undo").replaceChildren();
     if (await attempt(() => api.removeEvent(user, item, time)) && state.user === user) await refresh({ keepBase: false });
   };
-  $("undo").replaceChildren(...(done.new ? [make("button", { type: "button", onclick: undo }, `Take ${title ?? item} back`)] : []));
+  $("undo").replaceChildren(...(done.new ? [make("button", { type: "button", onclick: undo }, `Take ${nameOf({ item, title })} back`)] : []));
   await refresh({ keepBase: false });
 }
 
@@ -187,11 +222,11 @@ function showOwn() {
   sessionStorage.setItem(OWN, JSON.stringify(state.own));
   const changed = () => { showOwn(); return refresh(); };
   $("own-events").replaceChildren(...state.own.map((event, index) => {
-    const what = event.title ?? event.item;
+    const what = nameOf(event);
     const ages = make("select", { "aria-label": `When ${what} was`, onchange: () => { remember(); event.age = Number(ages.value); changed(); } },
       ...AGES.map(([age, label]) => make("option", { value: age, selected: age === event.age }, label)));
     const out = () => { remember(); state.own.splice(index, 1); changed(); ($("own-events").querySelector("button") ?? $("own-clear")).focus(); };
-    return make("li", {}, ...named(event), " ", ages, make("button", { type: "button", "aria-label": `Take ${what} out`, onclick: out }, "×"));
+    return make("li", {}, ...named(event), " ", event.category ? kinds.chip(event.category) : null, " ", ages, make("button", { type: "button", "aria-label": `Take ${what} out`, onclick: out }, "×"));
   }));
 }
 
@@ -204,6 +239,7 @@ function switchTo(mode) {
     $(`panel-${name}`).hidden = name !== mode;
   }
   $("item-label").textContent = mode === "user" ? "Add an event of this user" : "Add an item";
+  $("from").value = usualFrom();
   forget();
   $("undo").replaceChildren();
   if (mode === "own") showOwn();
@@ -224,8 +260,12 @@ async function start() {
   state.names = first.models;
   state.usual = first.at;
   $("from").options[0].textContent = first.at === "now" ? "now" : "at the end of the log";
+  $("from").value = usualFrom();
   const all = await Promise.all(state.names.map((name) => api.getModel(name)));
-  for (const { model } of all) state.models[model.name] = model;
+  for (const { model } of all) {
+    state.models[model.name] = model;
+    kinds.learn(model.categories);
+  }
   $("token-form").hidden = true;
   $("model").replaceChildren(...state.names.map((name) => make("option", { value: name }, name)));
   $("other").replaceChildren(make("option", { value: "" }, "nothing"), ...state.names.map((name) => make("option", { value: name }, name)));
@@ -234,8 +274,10 @@ async function start() {
   await Promise.all([searchUsers(), searchItems()]);
   const wanted = new URLSearchParams(location.search).get("user");
   const initial = wanted ?? document.querySelector("#users button")?.dataset.user;
-  if (initial) await choose(initial);
+  if (initial) await choose(initial); else await refresh();
 }
+
+const begin = () => attempt(start, begin);
 
 $("at").addEventListener("input", debounced(() => { if (!state.moved) remember(); state.moved = true; showMoment(); refresh(); }, 60));
 $("at").addEventListener("input", showMoment);
@@ -251,9 +293,9 @@ $("user-search").addEventListener("keydown", async (event) => {
 });
 $("item-search").addEventListener("input", debounced(searchItems, 150));
 $("own-clear").addEventListener("click", () => { state.own = []; forget(); showOwn(); refresh({ keepBase: false }); });
-$("token-form").addEventListener("submit", (event) => { event.preventDefault(); api.useToken($("token").value); attempt(start); });
+$("token-form").addEventListener("submit", (event) => { event.preventDefault(); api.useToken($("token").value); begin(); });
 for (const mode of ["user", "own"]) $(`tab-${mode}`).addEventListener("click", () => switchTo(mode));
 document.querySelector(".tabs").addEventListener("keydown", (event) => {
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") { const other = state.mode === "user" ? "own" : "user"; switchTo(other); $(`tab-${other}`).focus(); }
 });
-attempt(start);
+begin();

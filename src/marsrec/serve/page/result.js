@@ -1,21 +1,9 @@
-// What one model makes of a history: timeline, decay curves, recommendations and why.
+// What one model makes of a history: recommendations and why, timeline, decay curves.
 
 import { bar, decay, headName, timeline } from "./draw.js";
+import { make, named, nameOf } from "./elements.js";
+import * as kinds from "./kinds.js";
 import { date, perSecond } from "./time.js";
-
-export function make(name, given = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(given)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key in element && key !== "list") element[key] = value;
-    else element.setAttribute(key, value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-// What people call an item, and its id where that is something else.
-export const named = ({ item, title }) => (title === null || title === undefined ? [String(item)] : [title, " ", make("small", { className: "id" }, String(item))]);
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
@@ -24,7 +12,7 @@ function sharesOf(explanation, { heads, events, earlier }) {
   const shares = [{ name: "last state", value: explanation.last_state, style: "last" }];
   heads.forEach((head, k) => {
     const style = `h${k % 8}`;
-    const each = events.map((event, index) => ({ name: `${event.title ?? event.item}, ${event.age} old, head ${k + 1}`, value: explanation.shares[index][k], style }));
+    const each = events.map((event, index) => ({ name: `${nameOf(event)}, ${event.age} old, head ${k + 1}`, value: explanation.shares[index][k], style }));
     each.sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
     const rest = sum(each.slice(6).map(({ value }) => value)) + explanation.earlier[k];
     shares.push(...each.slice(0, 6));
@@ -35,13 +23,13 @@ function sharesOf(explanation, { heads, events, earlier }) {
 
 function legend(heads) {
   const entries = [["last", "last state of the encoder"], ...heads.map((head, k) => [`h${k % 8}`, headName(head, k)])];
-  return make("ul", { className: "legend" }, ...entries.map(([style, label]) => make("li", {}, make("span", { className: `swatch ${style}` }), label)));
+  return make("ul", { className: "legend", "aria-label": "Parts of a score" }, ...entries.map(([style, label]) => make("li", {}, make("span", { className: `swatch ${style}` }), label)));
 }
 
-// The exact split of a score: a row per event, a column per head.
-function why(entry, reading) {
+// The sentence, and the exact split of a score: a row per event, a column per head.
+function why(entry, reading, said) {
   const { explanation } = entry;
-  const number = (value) => value.toFixed(4);
+  const number = (value) => value.toFixed(4).replace(/^-(0\.0+)$/, "$1");
   const events = reading.events.map((event, index) => ({ ...event, shares: explanation.shares[index], total: sum(explanation.shares[index]) }));
   events.sort((one, other) => Math.abs(other.total) - Math.abs(one.total));
   const most = events.slice(0, 8);
@@ -52,11 +40,11 @@ function why(entry, reading) {
   if (restCount) rows.push([[`${restCount} others`], number(sum(restShares)), ...restShares.map(number)]);
   rows.push([["last state"], number(explanation.last_state), ...reading.heads.map(() => "")]);
   const cells = ([first, ...others]) => make("tr", {}, make("td", {}, ...first), ...others.map((cell) => make("td", {}, cell)));
-  return make("div", { className: "why" }, make("table", {},
+  return make("div", { className: "why" }, said ? null : make("p", { className: "sentence" }, explanation.sentence), make("div", { className: "wide" }, make("table", {},
     make("caption", {}, "Its score, split by past event and time scale"),
     make("thead", {}, make("tr", {}, ...["event", "share", ...reading.heads.map((_, k) => `head ${k + 1}`)].map((cell) => make("th", { scope: "col" }, cell)))),
     make("tbody", {}, ...rows.map(cells)),
-    make("tfoot", {}, cells([["score"], number(entry.score), ...reading.heads.map(() => "")]))));
+    make("tfoot", {}, cells([["score"], number(entry.score), ...reading.heads.map(() => "")])))));
 }
 
 function recommendations(result, before) {
@@ -71,9 +59,11 @@ function recommendations(result, before) {
     const line = make("li", { "data-item": String(entry.item), "data-score": entry.score });
     const content = [
       make("span", {}, `${entry.rank}.`),
-      make("span", { className: "item" }, ...named(entry), make("span", { className: "moved" }, moved)),
+      make("span", { className: "item" },
+        make("span", { className: "name" }, nameOf(entry), make("span", { className: "moved" }, moved)),
+        kinds.about(entry)),
       splits[index] ? bar(splits[index], span) : make("span", { className: "bar" }),
-      make("span", { className: "score" }, entry.score.toFixed(3)),
+      make("span", { className: "score" }, result.source === "popularity" ? `${entry.score}×` : entry.score.toFixed(3)),
     ];
     if (!splits[index]) {
       line.append(make("div", { className: "rec" }, ...content));
@@ -82,7 +72,7 @@ function recommendations(result, before) {
     const button = make("button", { type: "button", className: "rec", "aria-expanded": "false", onclick: () => {
       const open = button.getAttribute("aria-expanded") === "true";
       button.setAttribute("aria-expanded", String(!open));
-      if (open) line.querySelector(".why").remove(); else line.append(why(entry, reading));
+      if (open) line.querySelector(".why").remove(); else line.append(why(entry, reading, index === 0)); // the first one's sentence stands above the list
     } }, ...content);
     line.append(button);
     return line;
@@ -93,7 +83,7 @@ function eventTable(reading, unit) {
   const columns = ["event", "when", ...reading.heads.map((_, k) => `head ${k + 1}`)];
   const rows = [...reading.events].reverse().map((event) => [named(event), [date(event.time, unit)], ...(event.weights ?? []).map((weight) => [`${(100 * weight).toFixed(1)} %`])]);
   return make("details", {}, make("summary", {}, `The ${reading.events.length} events as a table`),
-    make("div", { className: "why" }, make("table", { className: "events" },
+    make("div", { className: "wide" }, make("table", { className: "events" },
       make("thead", {}, make("tr", {}, ...columns.map((cell) => make("th", { scope: "col" }, cell)))),
       make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, ...cell))))))));
 }
@@ -112,9 +102,13 @@ export function card(info, result, before, width) {
   const measured = ["HR@10", "NDCG@10"].filter((name) => name in test).map((name) => `${name} ${(100 * test[name]).toFixed(2)}`).join(", ");
   article.append(make("header", {}, make("h2", {}, info.name), make("p", { className: "caption" }, `${info.title}${measured ? `; test × 100: ${measured}` : ""}`)));
   if (result.source === "popularity") article.append(make("p", { className: "caption" }, "No known item in the history: these are the most frequent items."));
+  const first = result.items[0]?.explanation;
+  if (first) article.append(make("p", { className: "sentence", id: `why-${info.name}` }, first.sentence));
+  if (!result.items.length) article.append(make("p", {}, "Nothing is left to recommend: the history has every item of the model."));
   article.append(make("h3", {}, "Recommended"), reading?.heads.length ? legend(reading.heads) : "", recommendations({ ...result, reading }, before));
   if (reading) {
     article.append(make("h3", {}, "What it looks at"), timeline(reading, result.at, perSecond(info.unit), width));
+    article.append(kinds.legend(reading.events) ?? "");
     if (reading.earlier) article.append(make("p", { className: "caption" }, `${reading.earlier} earlier events count too.`));
     article.append(eventTable(reading, info.unit));
     if (reading.scales) article.append(make("h3", {}, "How fast events fade for this user"), decay(reading, width));

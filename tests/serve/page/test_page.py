@@ -1,105 +1,16 @@
-"""The page in a real browser: what it shows is what the API answers.
+"""The page in a real browser: what it shows is what the API answers."""
 
-Skipped where there is no Chromium; `MARSREC_CHROMIUM` names one that stands elsewhere.
-"""
-
-import os
-import shutil
-import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
+from tests.serve.page.conftest import MARKUP, find, recommended, settled, shows
 
 from marsrec.nn.readouts.base import Contributions
 from marsrec.nn.readouts.mars import Mars
-from marsrec.serve.app import create_app
-from marsrec.serve.settings import ServeSettings
-
-CHROMIUM = os.environ.get("MARSREC_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: apt install chromium, or set MARSREC_CHROMIUM"),
-]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
-
-
-@pytest.fixture(scope="module")
-def address(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    store = str(tmp_path_factory.mktemp("store") / "events.db")
-    app = create_app(ServeSettings(models=(folders["mars-t"], folders["gru4rec"]), store=store))
-    config = uvicorn.Config(app, port=0, log_level="warning")
-    socket = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{socket.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """A page that has loaded; errors in its scripts and requests to other hosts fail the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("console", lambda message: wrong.append(message.text) if _is_error(message) else None)
-    opened.on("request", lambda sent: None if sent.url.startswith(address) else wrong.append(sent.url))
-    opened.goto(address)
-    opened.wait_for_selector(".recs li")
-    yield opened
-    context.close()
-    assert wrong == []
-
-
-def _is_error(message: Any) -> bool:
-    """Refusals of the server, which the page handles, are logged by the browser all the same."""
-    return message.type == "error" and "responded with a status of 4" not in message.text
-
-
-def recommended(page: Any, model: str = "mars-t") -> list[str]:
-    rows = page.locator(f"article[data-model={model}] .recs > li")
-    return list(rows.evaluate_all("rows => rows.map((row) => row.dataset.item)"))  # at one moment
-
-
-def settled(page: Any, before: list[str], model: str = "mars-t") -> list[str]:
-    """The list once it differs from what it was."""
-    deadline = time.monotonic() + 20
-    while (now := recommended(page, model)) == before:
-        assert time.monotonic() < deadline, "the list stays as it was"
-        page.wait_for_timeout(50)
-    return now
-
-
-def shows(page: Any, place: str, words: str) -> None:
-    api.expect(page.locator(place)).to_contain_text(words, timeout=20_000)
-
-
-def find(page: Any, user: str) -> None:
-    page.fill("#user-search", user)
-    page.click(f"#users button[data-user='{user}']")
-    shows(page, "#status", f"user {user}.")
 
 
 def test_find_a_user_and_see_what_the_api_says(page: Any, address: str) -> None:
@@ -107,7 +18,9 @@ def test_find_a_user_and_see_what_the_api_says(page: Any, address: str) -> None:
     assert page.locator("svg.timeline .dot").count() == 6 * 4  # events that the model looks at, in each head
     assert page.locator("svg.decay .curve").count() == 4
     assert "half-life" in page.locator("svg.timeline").text_content()
-    answer = httpx.get(f"{address}/v1/users/u7/recommendations").json()
+    latest = httpx.get(f"{address}/v1/users/u7").json()["history"][-1]["time"]
+    answer = httpx.get(f"{address}/v1/users/u7/recommendations", params={"at": latest, "explain": True}).json()
+    assert page.locator("article .sentence").text_content() == answer["items"][0]["explanation"]["sentence"]
     assert recommended(page) == [str(entry["item"]) for entry in answer["items"]]
     shown = [float(row.text_content()) for row in page.locator(".recs .score").all()]
     assert shown == pytest.approx([entry["score"] for entry in answer["items"]], abs=6e-4)
@@ -145,7 +58,8 @@ def test_heads_that_are_no_time_scales(page: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_the_slider_changes_the_order(page: Any) -> None:
     find(page, "u7")
-    assert "at the end of the log" in page.locator("#at-words").text_content()
+    page.select_option("#from", "default")
+    shows(page, "#at-words", "at the end of the log")
     page.select_option("#from", "latest")
     shows(page, "#at-words", "at the latest event")
     before = recommended(page)
@@ -158,6 +72,8 @@ def test_the_slider_changes_the_order(page: Any) -> None:
 
 def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: str) -> None:
     find(page, "u11")
+    page.select_option("#from", "default")
+    shows(page, "#at-words", "at the end of the log")
     before = recommended(page)
     page.fill("#item-search", "i13")
     page.click("#items button[data-item='i13']")
@@ -175,13 +91,14 @@ def test_an_added_event_is_the_latest_and_changes_the_list(page: Any, address: s
 
 
 def test_a_new_user_gets_the_event_and_nobody_else(page: Any, address: str) -> None:
+    others = httpx.get(f"{address}/v1/users/u0").json()["events"]
     page.fill("#user-search", "zoe")
     page.click("#users button[data-user=zoe]")
     shows(page, "#status", "zoe has no events yet")
     page.click("#items li:first-child button")
     shows(page, "#status", "user zoe.")
     assert httpx.get(f"{address}/v1/users/zoe").json()["events"] == 1
-    assert httpx.get(f"{address}/v1/users/u0").json()["events"] == 10
+    assert httpx.get(f"{address}/v1/users/u0").json()["events"] == others
 
 
 def test_an_event_from_elsewhere_does_not_stop_the_page(page: Any, address: str) -> None:
@@ -254,11 +171,11 @@ def test_enter_takes_who_was_searched_for_however_slow_the_answer(page: Any) -> 
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:
-    context = browser.new_context(viewport={"width": 375, "height": 800}, color_scheme="dark")
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
     opened = context.new_page()
     opened.goto(address)
     opened.wait_for_selector(".recs li")
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 375
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
     context.close()
 
@@ -266,13 +183,12 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str)
 def test_what_ids_hold_is_text_and_not_markup(browser: Any, address: str) -> None:
     context = browser.new_context()
     opened = context.new_page()
-    strange = "<img src=x onerror=alert(1)>"
     httpx.post(
-        f"{address}/v1/users/{urllib.parse.quote(strange)}/events",
+        f"{address}/v1/users/{urllib.parse.quote(MARKUP)}/events",
         json={"events": [{"item": "i1", "time": 1_800_000_000}]},
     )
-    opened.goto(f"{address}/?user={urllib.parse.quote(strange)}")
+    opened.goto(f"{address}/?user={urllib.parse.quote(MARKUP)}")
     opened.wait_for_selector(".recs li")
-    assert strange in opened.locator("#status").text_content()
+    assert MARKUP in opened.locator("#status").text_content()
     assert opened.locator("main img").count() == 0
     context.close()
