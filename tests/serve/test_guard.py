@@ -139,7 +139,7 @@ def test_an_endless_body_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_answer_has_a_content_security_policy(folders: dict[str, Path], start: Start) -> None:
     client = start(folders["mars-t"])
-    for path in ("/healthz", "/", "/nothing", "/v1/model", "/openapi.json"):
+    for path in ("/healthz", "/", "/docs", "/nothing", "/v1/model", "/openapi.json"):
         assert client.get(path).headers["content-security-policy"].startswith("default-src 'self';")
         assert client.get(path).headers["x-content-type-options"] == "nosniff"
 

@@ -14,7 +14,7 @@ A request walks down this map, its answer back up:
 | users' histories and live sessions | `histories` |
 | events on disk | `store`, `postgres` |
 | ids as text, and finding them | `ids`, `search` |
-| the page, a client like any other | `page/` |
+| the page and the API reference, clients like any other | `page/` |
 
 A new endpoint goes into the file of its subject under `endpoints/`: schemas and route stand together. If it computes
 something new, it brings a job in `worker`; if it reads something new from disk, a method of `store`.
