@@ -141,7 +141,7 @@ def measured(data: str, results: Path, rounds: int = ROUNDS) -> Path:
         log.info(f"Measuring what the recipes cost at the size of {data} …")
         costs = measure(data, rounds)
         with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(costs.model_dump(mode="json"), indent=1) + "\n")
+            temporary.write_text(json.dumps(costs.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
     return path
 
 

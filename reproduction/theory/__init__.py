@@ -59,12 +59,12 @@ def measure(quick: bool = False) -> dict[str, Any]:
 def write(results: Path, *, quick: bool = False) -> Path:
     """Measure, and write it beside the results; a full measurement is not replaced by a quick one."""
     path = results / MEASURED
-    if quick and path.exists() and not json.loads(path.read_text())["quick"]:
+    if quick and path.exists() and not json.loads(path.read_text(encoding="utf-8"))["quick"]:
         raise SettingsError(f"{path}: measured in full already. Delete it first, or name other --results.")
     log.info("Approximation by mixtures of exponentials, identifiability on hawkes data, cost of the operator …")
     found = measure(quick=quick)
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(found, indent=1) + "\n")
+        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return path
 
 
@@ -73,7 +73,7 @@ def suffices(results: Path, *, quick: bool) -> bool:
     path = results / MEASURED
     if not path.exists():
         return False
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text(encoding="utf-8"))
     return quick or (not found["quick"] and current(found))
 
 
@@ -91,7 +91,7 @@ def current(measured: Mapping[str, Any]) -> bool:
 def section(found: Sequence[Result], results: Path) -> Section:
     """The page, from what `write` wrote."""
     path = results / MEASURED
-    return page(json.loads(path.read_text()) if path.exists() else None)
+    return page(json.loads(path.read_text(encoding="utf-8")) if path.exists() else None)
 
 
 def page(measured: Mapping[str, Any] | None) -> Section:

@@ -308,6 +308,7 @@ def test_save_and_load_give_identical_recommendations(fitted: Recommender, tmp_p
         "config.json",
         "items.parquet",
         "metrics.json",
+        "README.md",
         "histories",
     }
     loaded = Recommender.load(tmp_path / "model")

@@ -152,7 +152,9 @@ def test_a_list_of_files_that_is_none_is_refused(folder: Path, files: object) ->
         Recommender.load(folder)
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "../model/metrics.json", "missing"])
+@pytest.mark.parametrize(
+    "name", ["/dev/zero", "../model/metrics.json", "..\\model\\metrics.json", "C:metrics.json", "missing"]
+)
 def test_checksums_are_of_files_in_the_folder(folder: Path, name: str) -> None:
     config(files={name: "0" * 32})(folder)
     with pytest.raises(DataError, match="is not what was saved"):

@@ -206,7 +206,7 @@ class Histories:
             self.user_ids.frame("user").write_parquet(target / "user_ids.parquet")
             self.item_ids.frame("item").write_parquet(target / "item_ids.parquet")
             meta = {"format": FORMAT, **self.statistics()}
-            (target / "histories.json").write_text(json.dumps(meta, indent=2) + "\n")
+            (target / "histories.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
     @staticmethod
     def is_prepared(folder: Path) -> bool:
@@ -218,7 +218,7 @@ class Histories:
         """Map a prepared folder into memory."""
         folder = Path(folder).expanduser()
         try:
-            meta = json.loads((folder / "histories.json").read_text())
+            meta = json.loads((folder / "histories.json").read_text(encoding="utf-8"))
             if meta["format"] != FORMAT:
                 raise DataError(
                     f"{folder}: prepared in format {meta['format']}, this version reads format {FORMAT}. "

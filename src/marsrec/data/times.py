@@ -1,7 +1,7 @@
 """Times as exact integers: what unit numbers are in, and what ISO text and datetime columns hold."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import polars as pl
@@ -131,7 +131,8 @@ def utc_date(value: int, unit: TimeUnit) -> str:
     >>> utc_date(978_300_760, "s")
     '2000-12-31'
     """
-    return datetime.fromtimestamp(value // PER_SECOND[unit], UTC).date().isoformat()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)  # not fromtimestamp, to which Windows gives no time before it
+    return (epoch + timedelta(seconds=value // PER_SECOND[unit])).date().isoformat()
 
 
 def _tidy(column: pl.Series) -> pl.Series:

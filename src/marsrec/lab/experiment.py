@@ -154,7 +154,7 @@ class Experiment(Settings):
 def read_experiment(path: Path) -> Experiment:
     """Read an experiment."""
     try:
-        file = _File.model_validate(tomllib.loads(path.read_text()))
+        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         runs = [run for table in file.runs for run in table.runs(file.training, file.selection)]
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}).") from None

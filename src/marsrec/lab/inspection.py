@@ -154,7 +154,7 @@ def resolution(histories: Histories) -> float | None:
 def write(inspected: Inspection, path: Path) -> None:
     """Write an inspection as JSON."""
     with atomic_file(path) as temporary:
-        temporary.write_text(inspected.model_dump_json() + "\n")
+        temporary.write_text(inspected.model_dump_json() + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> Inspection:

@@ -116,7 +116,7 @@ def write_report(sections: Sequence[Section], folder: Path, *, title: str, lead:
 def _forget(folder: Path, written: set[str]) -> None:
     """Delete what the last report wrote and this one did not: no figure is to outlive its result."""
     listed = folder / MANIFEST
-    before = set(json.loads(listed.read_text())) if listed.exists() else set()
+    before = set(json.loads(listed.read_text(encoding="utf-8"))) if listed.exists() else set()
     for name in before - written:
         (folder / name).unlink(missing_ok=True)
     _write(listed, json.dumps(sorted(written), indent=0) + "\n")
@@ -152,7 +152,7 @@ def markdown(section: Section) -> str:
 
 def _write(path: Path, text: str) -> Path:
     with atomic_file(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 

@@ -166,7 +166,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
         if inspected.attention or inspected.decay:
             write(inspected, results / INSPECTIONS / f"{result.name}.json")
     with atomic_file(path) as temporary:  # last: with it the run counts as done
-        temporary.write_text(json.dumps(result.model_dump(mode="json"), indent=1) + "\n")
+        temporary.write_text(json.dumps(result.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
     return path
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
 
@@ -242,8 +242,7 @@ def _in_processes(
     missing: list[tuple[Run, Place]], deadline: float | None, workers: int, threads: int
 ) -> Iterator[tuple[Run, Outcome]]:
     """Each worker is a pool of its own, for a killed process breaks the whole pool that it is in."""
-    start = (threads, os.getpid())
-    pool_of_one = partial(ProcessPoolExecutor, 1, get_context("spawn"), _worker, start)
+    pool_of_one = partial(ProcessPoolExecutor, 1, get_context("spawn"), _worker, (threads,))
     left = list(reversed(missing))
     waiting: dict[Future[bool], tuple[Run, ProcessPoolExecutor]] = {}
     with ExitStack() as pools:
@@ -305,14 +304,15 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else (deadline - time.time()) / 60
 
 
-def _worker(threads: int, parent: int) -> None:
+def _worker(threads: int) -> None:
     """Take a share of the cores, and do not outlive the runner: it may be killed and called again."""
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner gets it too, and ends
+    runner = parent_process()
+    assert runner is not None
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        runner.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

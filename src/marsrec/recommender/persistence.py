@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from marsrec.errors import DataError, MarsrecError, SettingsError
 from marsrec.models import Choice, decisive
 from marsrec.nn.parts import Part, UnknownPartError
 from marsrec.nn.settings import KINDS, ModelSettings
+from marsrec.recommender.card import card
 from marsrec.training.settings import TrainingSettings
 
 R = TypeVar("R", bound="Recommender")
@@ -42,6 +43,10 @@ TRIES = 4
 CONFIG = "config.json"
 """The file by which a saved recommender is recognised."""
 WEIGHTS, METRICS, ITEMS, HISTORIES = "model.safetensors", "metrics.json", "items.parquet", "histories"
+CARD = "README.md"
+"""What people read. It has no checksum: nothing depends on it, and whoever shares a model may add to it."""
+FILES = (CONFIG, WEIGHTS, METRICS, ITEMS, CARD)
+"""All that a folder holds, beside the histories."""
 
 
 def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
@@ -71,14 +76,16 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         (target / WEIGHTS).write_bytes(
             dumped({name: value.contiguous() for name, value in network.state_dict().items()})
         )
-        (target / METRICS).write_text(json.dumps(recommender.metrics, indent=2) + "\n")
+        (target / METRICS).write_text(json.dumps(recommender.metrics, indent=2) + "\n", encoding="utf-8")
         items = recommender.item_ids.frame("item").with_columns(count=recommender.item_counts[1:])
         items.write_parquet(target / ITEMS)
         if histories and recommender.histories is not None:
             recommender.histories.save(target / HISTORIES)
         files = sorted(file for file in target.rglob("*") if file.is_file())
         config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
-        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+        written = histories and recommender.histories is not None
+        (target / CARD).write_text(card(recommender, histories=written), encoding="utf-8")
+        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def check(recommender: Recommender) -> None:
@@ -157,7 +164,8 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
 def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
     """Raise if a file is not what was saved."""
     for name, digest in digests.items():
-        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        parts = PureWindowsPath(name)  # which knows both kinds of slashes, and drives, on any system
+        inside = not parts.anchor and ".." not in parts.parts
         if not inside or not (folder / name).is_file() or _digest(folder / name) != digest:
             raise DataError(f"{folder / name}: is not what was saved. Copy the folder anew, or fit and save it anew.")
 
@@ -189,7 +197,7 @@ def _missing(folder: Path) -> DataError:
 
 def _read(kind: type[R], folder: Path, device: str) -> R:
     try:
-        config = json.loads((folder / CONFIG).read_text())
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if config["format"] != FORMAT:
             raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
         _check_files(folder, config.get("files", {}))
@@ -202,7 +210,7 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
         recommender.item_ids = Vocabulary.of(items, "item")
         recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
         recommender.unit, recommender.log_end = config["unit"], config["log_end"]
-        recommender.metrics = json.loads((folder / METRICS).read_text())
+        recommender.metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
         network = recommender.settings.build(len(recommender.item_ids), recommender.unit)
         network.load_state_dict(load_file(folder / WEIGHTS))
     except MarsrecError:

@@ -20,7 +20,7 @@ from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
 from marsrec.paper import paper_options
-from marsrec.recommender import persistence
+from marsrec.recommender import hub, persistence
 from marsrec.recommender.explanation import Explanation, explain, read
 from marsrec.recommender.fitting import fit_recommender
 from marsrec.recommender.inputs import answered, as_kind, is_one, item_of, kind_of
@@ -285,7 +285,7 @@ class Recommender(Trained):
         Parameters
         ----------
         folder : str or Path
-            `model.safetensors`, `config.json`, `items.parquet` and `metrics.json` go there.
+            `model.safetensors`, `config.json`, `items.parquet`, `metrics.json` and a model card, `README.md`, go there.
         histories : bool
             Also write the users' histories, so that `recommend(users=...)` works after loading.
         """
@@ -295,3 +295,72 @@ class Recommender(Trained):
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
         """Read what `save` wrote."""
         return persistence.load(cls, Path(folder).expanduser(), device)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        histories: bool = False,
+        private: bool | None = None,
+        revision: str | None = None,
+        message: str | None = None,
+        token: str | None = None,
+    ) -> str:
+        """Upload it, with its model card, to the Hugging Face hub, in one commit (extra `hub`).
+
+        Parameters
+        ----------
+        repo_id : str
+            Owner and name, such as "anna/shop-mars". It is made if it is not there.
+        histories : bool
+            Also upload the users' events. Everybody who may read the model can read them then.
+        private : bool, optional
+            Whether a new one is private; by default what the owner has set.
+        revision : str, optional
+            A branch, made if it is not there; "main" by default.
+        message : str, optional
+            Of the commit.
+        token : str, optional
+            By default that of `hf auth login`, or of `HF_TOKEN`.
+
+        Returns
+        -------
+        str
+            The address of the commit.
+
+        Examples
+        --------
+        >>> recommender.push_to_hub("anna/shop-mars")  # doctest: +SKIP
+        'https://huggingface.co/anna/shop-mars/commit/...'
+        """
+        self._fitted()
+        return hub.push(
+            self, repo_id, histories=histories, private=private, revision=revision, message=message, token=token
+        )
+
+    @classmethod
+    def from_hub(
+        cls, repo_id: str, *, revision: str | None = None, token: str | None = None, device: str = "cpu"
+    ) -> Self:
+        """Load what `push_to_hub` uploaded (extra `hub`). What was downloaded once is kept by the hub's cache.
+
+        Only the files of a saved folder are downloaded, and none of them runs code. Checksums tell a damaged file, not
+        who wrote it.
+
+        Parameters
+        ----------
+        repo_id : str
+            Owner and name.
+        revision : str, optional
+            A branch, tag or commit; the commit of a model never changes.
+        token : str, optional
+            By default that of `hf auth login`, or of `HF_TOKEN`.
+        device : str
+            Where the model is put.
+
+        Examples
+        --------
+        >>> Recommender.from_hub("anna/shop-mars", revision="v1")  # doctest: +SKIP
+        <Recommender: mars-t, 12,101 items>
+        """
+        return hub.pull(cls, repo_id, revision=revision, token=token, device=device)

@@ -98,7 +98,7 @@ class Loggers:
             raise SettingsError(f"logger {name}: cannot be opened ({str(error).splitlines()[0]}).") from error
         if self.folder is not None:
             with atomic_file(self.folder / RUNS) as temporary:
-                temporary.write_text(json.dumps(runs))
+                temporary.write_text(json.dumps(runs), encoding="utf-8")
         if "csv" in self.open:  # is written anew, so that an epoch that was done twice stands there once
             for row in curve:
                 self._log("csv", row)
@@ -154,4 +154,4 @@ class Loggers:
     def _runs(self) -> dict[Tracker, str]:
         """The runs that this training has at trackers."""
         file = None if self.folder is None else self.folder / RUNS
-        return json.loads(file.read_text()) if file is not None and file.exists() else {}
+        return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else {}
