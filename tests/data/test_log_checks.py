@@ -74,7 +74,11 @@ def test_float_ids_must_be_whole() -> None:
         ("log.csv", b"user,item,time\na,x,1\na,x,2,9\n", "line 3 of the file has 4 fields and the first line has 3"),
         ("log.csv", b"user,item,time\na,x\n", "column 'time' is missing in 1 row: 1"),
         ("log.csv", b"user,item,time\na,x,1\n\xe9,x,2\n", "line 3 of the file is not UTF-8"),
-        ("log.csv", b"a;b;c\n1;2;3\n", "one field ('a;b;c'); ';' looks like the separator"),
+        (
+            "log.csv",
+            b"a;b;c\n1;2;3\n",
+            "found no user column, item column, time column among the columns 'a', 'b', 'c'",
+        ),
         ("log.jsonl", b'{"user": 1, "item": 1, "time": 1}\n{"user": 1, "it', 'line 2 is not a json object: b\'{"user"'),
         ("log.jsonl", b'[{"user": 1, "item": 1, "time": 1}]\n', "line 1 is not a json object"),
         ("log.jsonl", b"\n", "found no user column"),
@@ -87,7 +91,8 @@ def test_float_ids_must_be_whole() -> None:
             gzip.compress(b"user,item,time\na,x,1\n" * 99, mtime=0)[:-20],
             "log.csv.gz: cannot be read as gzip",
         ),
-        ("log.xlsx", b"PK", "'.xlsx' is not a format that can be read. These are, each also with .gz: .csv, .tsv"),
+        ("log.xlsx", b"PK", "cannot be read as a workbook: calamine error"),
+        ("log.xyz", b"PK", "'.xyz' is not a format that can be read. These are, each also with .gz: .csv, .tsv"),
     ],
 )
 def test_broken_files_name_the_file_and_the_place(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -79,7 +79,7 @@ def test_settings_for_reading_are_for_files_and_dataframes(data: Any) -> None:
 
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     for data, message in (
-        (tmp_path, "a folder that `marsrec prepare` did not write"),
+        (tmp_path, "a folder without a file that can be read"),
         (tmp_path / "nowhere.csv", r"nowhere\.csv: there is no such file"),
         ("beuty", "Did you mean beauty"),
         (7, "int"),

@@ -28,6 +28,8 @@ USUAL_NAMES: dict[Role, set[str]] = {
 }
 SHOWN_ROWS = 5  # how many bad rows a message shows of each kind
 LARGEST_EXACT_FLOAT = 2**53
+MISSING = ("", "NULL", "null", "None", "nan", "NaN", "NA", "N/A", "<NA>", r"\N")
+"""What stands in text for a value that is not there."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +68,22 @@ def find_columns(names: Sequence[str], named: Mapping[Role, str | None], source:
     {'user': 'userId', 'item': 'movieId', 'time': 'ts'}
     """
     found: dict[Role, str] = {}
+    missing: dict[Role, str] = {}
     for role, name in named.items():
         usual = [n for n in names if _squeezed(n) in USUAL_NAMES[role] and n not in named.values()]
         candidates = usual if name is None else [n for n in names if n == name]
         if not candidates:
-            missing = f"column '{name}'" if name is not None else f"{role} column"
-            raise DataError(
-                f"{source}: found no {missing} among the columns {quoted(names)}. " + _REMEDY.format(role=role)
-            )
+            missing[role] = f"column '{name}'" if name is not None else f"{role} column"
+            continue
         if len(candidates) > 1:
             raise DataError(
                 f"{source}: the columns {quoted(candidates)} could all hold the {role}. " + _REMEDY.format(role=role)
             )
         found[role] = candidates[0]
+    if missing:
+        what = ", ".join(missing.values())
+        remedies = " ".join(_REMEDY.format(role=role) for role in missing)
+        raise DataError(f"{source}: found no {what} among the columns {quoted(names)}. {remedies}")
     if len(set(found.values())) < len(found):
         taken = ", ".join(f"{role} = '{name}'" for role, name in found.items())
         raise SettingsError(f"{source}: one column cannot play two roles ({taken}). Name a column of its own for each.")
@@ -115,8 +120,8 @@ def _squeezed(name: str) -> str:
 def check_ids(column: pl.Series, name: str, source: str) -> tuple[pl.Series, list[Fault]]:
     """Bring ids to String or Int64, with null and a fault where there is no usable id.
 
-    Text stays as it is, and blank text counts as missing. Whole floats, which pandas makes of integers beside a NaN,
-    become integers again.
+    Text stays as it is; blank text, and what is written for a missing value (NULL, NA ...), counts as missing. Whole
+    floats, which pandas makes of integers beside a NaN, become integers again.
 
     Parameters
     ----------
@@ -139,7 +144,7 @@ def check_ids(column: pl.Series, name: str, source: str) -> tuple[pl.Series, lis
     dtype = column.dtype
     if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum, pl.Null)):
         text = column.cast(pl.String)
-        ids = text.set(text.str.strip_chars() == "", None)
+        ids = text.set(text.str.strip_chars().is_in(MISSING), None)
         column = ids
     elif dtype.is_integer():
         ids = column.cast(pl.Int64, strict=False)
@@ -159,12 +164,21 @@ def check_ids(column: pl.Series, name: str, source: str) -> tuple[pl.Series, lis
 def check_ratings(column: pl.Series, name: str) -> tuple[pl.Series, list[Fault]]:
     """Bring ratings to Float64, with null and a fault where there is no number."""
     text = isinstance(column.dtype, pl.String)
-    ratings = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False).fill_nan(None)
+    ratings = (
+        (column.str.strip_chars().str.replace(",", ".", literal=True) if text else column)
+        .cast(pl.Float64, strict=False)
+        .fill_nan(None)
+    )
     return ratings, [Fault(name, "is not a number", ratings.is_null())] if ratings.has_nulls() else []
 
 
 def without_bad_rows(
-    frame: pl.DataFrame, raw: pl.DataFrame, faults: Sequence[Fault], source: str, drop: bool
+    frame: pl.DataFrame,
+    raw: pl.DataFrame,
+    faults: Sequence[Fault],
+    source: str,
+    drop: bool,
+    parts: Sequence[tuple[str, int]] = (),
 ) -> tuple[pl.DataFrame, str]:
     """Stop at bad rows with an error that names them, or drop them.
 
@@ -180,6 +194,8 @@ def without_bad_rows(
         What messages call the log.
     drop : bool
         Drop bad rows, unless all are bad.
+    parts : sequence of (str, int)
+        Files that the rows come from, where there are several, and their numbers of rows.
 
     Returns
     -------
@@ -188,7 +204,7 @@ def without_bad_rows(
         What was dropped.
     """
     bad = reduce(or_, (fault.mask for fault in faults))
-    number, found = int(bad.sum()), [_describe(fault, raw[fault.column]) for fault in faults]
+    number, found = int(bad.sum()), [_describe(fault, raw[fault.column], parts) for fault in faults]
     if drop and number < frame.height:
         return frame.filter(~bad), f"dropped {counted(number, 'bad row')}: {'; '.join(found)}"
     lines = [f"  {line}{fault.remedy and f' ({fault.remedy})'}" for line, fault in zip(found, faults, strict=True)]
@@ -201,16 +217,38 @@ def without_bad_rows(
     )
 
 
-def _describe(fault: Fault, values: pl.Series) -> str:
+def _describe(fault: Fault, values: pl.Series, parts: Sequence[tuple[str, int]]) -> str:
     """Say in which rows a fault was found, with the values of the first few."""
     rows = fault.mask.arg_true()
     first = rows.head(SHOWN_ROWS)
-    shown = [
-        f"{row + 1:,}" + ("" if value is None else f" ({value!r})" if isinstance(value, str) else f" ({value})")
-        for row, value in zip(first, values.gather(first), strict=True)
-    ]
+    shown = [_place(row, parts) + _shown(values, row) for row in first]
     more = f" and {len(rows) - SHOWN_ROWS:,} more" if len(rows) > SHOWN_ROWS else ""
     return f"column '{fault.column}' {fault.what} in {counted(len(rows), 'row')}: {', '.join(shown)}{more}"
+
+
+def _place(row: int, parts: Sequence[tuple[str, int]]) -> str:
+    """The number of a row, from 1, in its file.
+
+    Examples
+    --------
+    >>> _place(2, []), _place(2, [("a.csv", 2), ("b.csv", 5)])
+    ('3', '1 of b.csv')
+    """
+    for file, length in parts:
+        if row < length:
+            return f"{row + 1:,} of {file}"
+        row -= length
+    return f"{row + 1:,}"
+
+
+def _shown(values: pl.Series, row: int) -> str:
+    try:
+        value = values[row]
+    except (ValueError, OverflowError, pl.exceptions.PanicException):
+        return " (beyond the calendar)"  # a date that Python has none for
+    if value is None:
+        return ""
+    return f" ({value!r})" if isinstance(value, str) else f" ({value})"
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,8 +1,9 @@
 """A log of (user, item, time), read from a file or a dataframe and checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeGuard
 
 import polars as pl
 from narwhals.typing import IntoFrame
@@ -15,9 +16,10 @@ from marsrec.data.checks import (
     find_columns,
     without_bad_rows,
 )
-from marsrec.data.formats import open_dataframe, open_file
-from marsrec.data.times import TimeUnit, parse_times, utc_date
-from marsrec.errors import DataError
+from marsrec.data.files import Form
+from marsrec.data.formats import open_dataframe, open_files
+from marsrec.data.times import TimeUnit, doubtful, parse_times, utc_date
+from marsrec.errors import DataError, warn
 from marsrec.settings import Settings
 
 __all__ = ["Log", "LogSettings", "TimeUnit", "read_log"]
@@ -36,8 +38,14 @@ class LogSettings(Settings):
     """Column of the ratings, needed only with --min-rating."""
     min_rating: float | None = None
     """Leave out rows with a lower rating."""
-    unit: Literal["auto", "s", "ms", "us", "ns"] = "auto"
-    """Unit of numeric times. Text and date columns need none."""
+    unit: Literal["auto", "d", "s", "ms", "us", "ns"] = "auto"
+    """Unit of numeric times (d: days). Text and date columns need none."""
+    time_format: str | None = None
+    """How times are written as text, in the letters of strptime, such as %d.%m.%Y %H:%M. ISO text needs none."""
+    separator: str | None = None
+    """Between the fields of a text file: one character, or tab. By default it is found out."""
+    encoding: str = "utf-8"
+    """Of text files, by Python's names, such as latin-1, cp1252 or utf-16."""
     deduplicate: bool = False
     """Drop exact repeats of a user, item and time, and keep the first."""
     drop_bad_rows: bool = False
@@ -45,8 +53,11 @@ class LogSettings(Settings):
 
     @property
     def columns(self) -> "LogSettings":
-        """Only how columns are called and what unit times are in: what goes for other files of the same kind, too."""
-        return LogSettings(user=self.user, item=self.item, time=self.time, unit=self.unit)
+        """Only how columns are called and how fields are written: what goes for other files of the same kind, too."""
+        return LogSettings(**self.model_dump(include=_OF_A_KIND))
+
+
+_OF_A_KIND = {"user", "item", "time", "unit", "time_format", "separator", "encoding"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +97,15 @@ class Log:
 _DEFAULTS = LogSettings()
 
 
-def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) -> Log:
+def read_log(source: str | Path | Sequence[str | Path] | IntoFrame, settings: LogSettings = _DEFAULTS) -> Log:
     """Read a log from a file or a dataframe, find its columns and the unit of its times, and check every row.
 
     Parameters
     ----------
-    source : str, Path or dataframe
-        A csv, tsv, parquet, jsonl, `.inter`, `ratings.dat` or `u.data` file, each also with `.gz`, or a dataframe of
-        pandas, polars (also lazy), pyarrow or whatever else narwhals knows.
+    source : str, Path, several of them, or dataframe
+        A csv, tsv, parquet, jsonl, xlsx, `.inter`, `ratings.dat` or `u.data` file, each also with `.gz`; a folder of
+        such parts, a pattern, or a list; or a dataframe of pandas, polars (also lazy), pyarrow or whatever else
+        narwhals knows.
     settings : LogSettings, optional
         Names of columns, unit of times, and what to do with low ratings, repeats and bad rows.
 
@@ -115,8 +127,12 @@ def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) 
     >>> log.notes[-1]
     "times are in milliseconds (column 'ts', 2000-12-31 to 2000-12-31 UTC)"
     """
-    name = str(source) if isinstance(source, str | Path) else "dataframe"
-    table = open_file(Path(source).expanduser()) if isinstance(source, str | Path) else open_dataframe(source)
+    if are_paths(source):
+        name = str(source) if isinstance(source, str | Path) else f"{source[0]} and others"
+        form = Form(settings.separator, settings.encoding, settings.drop_bad_rows)
+        table = open_files(source, form)
+    else:
+        name, table = "dataframe", open_dataframe(source)
     named: dict[Role, str | None] = {"user": settings.user, "item": settings.item, "time": settings.time}
     if settings.min_rating is not None:
         named["rating"] = settings.rating
@@ -127,7 +143,7 @@ def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) 
 
     users, user_faults = check_ids(raw[columns["user"]], columns["user"], name)
     items, item_faults = check_ids(raw[columns["item"]], columns["item"], name)
-    times = parse_times(raw[columns["time"]], settings.unit, name)
+    times = parse_times(raw[columns["time"]], settings.unit, name, form=settings.time_format)
     frame = pl.DataFrame({"user": users, "item": items, "time": times.values})
     faults = [*user_faults, *item_faults, *times.faults]
     notes = [*table.notes, "columns: " + ", ".join(f"{role} = '{column}'" for role, column in columns.items())]
@@ -135,7 +151,7 @@ def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) 
         ratings, rating_faults = check_ratings(raw[columns["rating"]], columns["rating"])
         frame, faults = frame.with_columns(rating=ratings), faults + rating_faults
     if faults:
-        frame, note = without_bad_rows(frame, raw, faults, name, settings.drop_bad_rows)
+        frame, note = without_bad_rows(frame, raw, faults, name, settings.drop_bad_rows, table.parts)
         notes.append(note)
     if settings.min_rating is not None:
         frame, note = _without_low_ratings(frame, settings.min_rating, name)
@@ -143,12 +159,20 @@ def read_log(source: str | Path | IntoFrame, settings: LogSettings = _DEFAULTS) 
 
     first, last = (utc_date(time, times.unit) for time in frame.select(pl.min("time"), last=pl.max("time")).row(0))
     notes.append(f"times are {times.recognised} (column '{columns['time']}', {first} to {last} UTC)")
+    if (doubt := doubtful(frame["time"], times, guessed=settings.unit == "auto")) is not None:
+        warn(f"{name}: {doubt}")
     if repeats := frame.height - frame.n_unique():
         if settings.deduplicate:
             frame = frame.unique(keep="first", maintain_order=True)
         done = "dropped" if settings.deduplicate else "kept; the setting deduplicate (--deduplicate) drops them"
         notes.append(f"{counted(repeats, 'exact repeat')} of an earlier (user, item, time): {done}")
     return Log(frame, times.unit, tuple(notes), name)
+
+
+def are_paths(source: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
+    """Whether a source is a path, or several."""
+    several = isinstance(source, list | tuple) and all(isinstance(one, str | Path) for one in source)
+    return several or isinstance(source, str | Path)
 
 
 def _without_low_ratings(frame: pl.DataFrame, minimum: float, name: str) -> tuple[pl.DataFrame, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from marsrec.data.filters import FilterSettings
+from marsrec.data.formats import PATTERN
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.log import Log, LogSettings, read_log
@@ -42,10 +43,10 @@ def open_data(
 
     Parameters
     ----------
-    data : str, Path, dataframe, Log, Histories or Source
-        A log file, a folder that `marsrec prepare` wrote, "hawkes", or a name that `marsrec datasets` lists; a file or
-        folder comes before a name. Or the data themselves: a dataframe of pandas, polars, pyarrow or whatever else
-        narwhals knows, or what was opened already.
+    data : str, Path, several of them, dataframe, Log, Histories or Source
+        A log file, several, a folder of parts or a pattern; a folder that `marsrec prepare` wrote, "hawkes", or a name
+        that `marsrec datasets` lists; a file or folder comes before a name. Or the data themselves: a dataframe of
+        pandas, polars, pyarrow or whatever else narwhals knows, or what was opened already.
     log_settings : LogSettings, optional
         How to read a file or dataframe.
     filters : FilterSettings, optional
@@ -76,9 +77,10 @@ def open_data(
                 "Give the log instead."
             )
         return opened
-    if path is not None and not path.exists() and (path.suffix or len(path.parts) > 1):
+    of_files = path is not None and (path.exists() or PATTERN.search(str(path)) is not None)
+    if path is not None and not of_files and (path.suffix or len(path.parts) > 1):
         raise DataError(f"{path}: there is no such file.")
-    if reading != LogSettings() and (isinstance(data, Log) or (path is not None and not path.is_file())):
+    if reading != LogSettings() and (isinstance(data, Log) or (path is not None and not of_files)):
         raise SettingsError(
             f"{place}: neither a log file nor a dataframe, so log_settings, the options for reading one, do not apply. "
             "Leave them out."
@@ -86,16 +88,28 @@ def open_data(
     origin: dict[str, Any] = {}
     if path is None:
         log = data if isinstance(data, Log) else read_log(data, reading)
-    elif path.is_file():
-        log, origin = read_log(path, reading), {"name": path.name.split(".")[0]}
-    elif path.is_dir():
-        raise DataError(f"{path}: a folder that `marsrec prepare` did not write. Give a log file or prepare one.")
+    elif of_files:
+        log, origin = read_log(path, reading), {"name": _called(path)}
     elif str(path) == EMBEDDED:
         log, origin = hawkes(HawkesSettings())[0], {"name": EMBEDDED, "synthetic": True}
     else:
         log, origin = load(str(path)), {"name": str(path), "public": str(path)}
     log = filters.apply(log)
     return Source(histories=Histories.from_log(log, ties), notes=log.notes, columns=reading.columns, **origin)
+
+
+def _called(path: Path) -> str:
+    """What files are called together: by their name, or by the folder that a pattern looks in.
+
+    Examples
+    --------
+    >>> _called(Path("logs/shop.csv.gz")), _called(Path("logs/shop/*.csv")), _called(Path("logs/march-*.csv"))
+    ('shop', 'shop', 'march')
+    """
+    name = path.name.split(".")[0]
+    if PATTERN.search(name):
+        name = PATTERN.split(name)[0].rstrip("-_ ") or path.parent.name
+    return name or "log"
 
 
 def _prepared(data: Any, path: Path | None) -> Source | None:

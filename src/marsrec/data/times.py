@@ -6,8 +6,8 @@ from typing import Literal
 
 import polars as pl
 
-from marsrec.data.checks import Fault
-from marsrec.errors import DataError
+from marsrec.data.checks import MISSING, Fault
+from marsrec.errors import DataError, SettingsError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
@@ -15,9 +15,12 @@ PER_SECOND: dict[TimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9
 UNIT_NAMES: dict[TimeUnit, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 END_OF_TIME = 4_102_444_800  # 2100-01-01 in seconds: no log reaches it, and 1000 times less is February 1970
 MODERN = 315_532_800  # 1980-01-01: a number that is this late in another unit was most likely written in that unit
+DAY = 86_400
+COUNTERS = 1000  # numbers below count events rather than time
+MANY = 1000  # events, of which a log seldom has as many within a day
 FLOAT_DIGITS = 16  # what a float64 between 1980 and 2100 holds: microseconds beside seconds
 
-NUMBER = r"^\+?(\d+)(?:\.(\d*))?$"
+NUMBER = r"^\+?(\d+)(?:[.,](\d*))?$"
 ISO = (
     r"^(?P<date>\d{4}-\d{2}-\d{2})"
     r"(?:[Tt ](?P<hour>\d{2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d+))?)?"
@@ -36,6 +39,8 @@ class Times:
     recognised: str
     """Completes the sentence "times are …"."""
     faults: list[Fault]
+    numeric: bool = False
+    """Whether they were numbers, whose unit is not written beside them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,13 @@ class _Instants:
     recognised: str = ""
 
 
-def parse_times(column: pl.Series, unit: TimeUnit | Literal["auto"] = "auto", source: str = "log") -> Times:
+def parse_times(
+    column: pl.Series,
+    unit: TimeUnit | Literal["auto", "d"] = "auto",
+    source: str = "log",
+    *,
+    form: str | None = None,
+) -> Times:
     """Bring a column of times to exact int64 numbers since 1970 UTC.
 
     Numbers (also as text) keep their unit. ISO text, dates and datetimes get the coarsest unit that holds them exactly;
@@ -58,10 +69,12 @@ def parse_times(column: pl.Series, unit: TimeUnit | Literal["auto"] = "auto", so
     ----------
     column : pl.Series
         Integers, floats, text, dates or datetimes.
-    unit : {"auto", "s", "ms", "us", "ns"}, default "auto"
-        The unit of numbers; "auto" = the one in which most of them lie between 1970 and 2100.
+    unit : {"auto", "d", "s", "ms", "us", "ns"}, default "auto"
+        The unit of numbers; "auto" = the one in which most of them lie between 1970 and 2100, "d" = days.
     source : str, default "log"
         What messages call the log.
+    form : str, optional
+        How text is written, in the letters of strptime.
 
     Returns
     -------
@@ -74,11 +87,13 @@ def parse_times(column: pl.Series, unit: TimeUnit | Literal["auto"] = "auto", so
     ([1406073600000, 1406102400500], 'ms')
     """
     column = _tidy(column)
-    instants = _read_instants(column, source)
+    instants = _read_instants(column, source) if form is None else _read_as(column, form)
+    if instants.unit is None and unit == "d":
+        instants = _as_days(instants)
     if instants.unit is None and unit == "auto":
         instants = _as_calendar(instants)
     whole = instants.whole
-    known: TimeUnit = instants.unit or (recognise_unit(whole) if unit == "auto" else unit)
+    known: TimeUnit = instants.unit or (recognise_unit(whole) if unit == "auto" or unit == "d" else unit)
 
     numeric = instants.unit is None
     faults = _find_faults(column, whole, known, numeric, guessed=numeric and unit == "auto")
@@ -88,7 +103,7 @@ def parse_times(column: pl.Series, unit: TimeUnit | Literal["auto"] = "auto", so
     values, final = _exact(whole, instants.billionths, known)
     if numeric:
         kept = "" if final == known else f" with fractions, kept in {UNIT_NAMES[final]}"
-        return Times(values, final, f"in {UNIT_NAMES[known]}{kept}", faults)
+        return Times(values, final, f"in {UNIT_NAMES[known]}{kept}", faults, numeric=True)
     values, final = _coarsest(values, final)
     return Times(values, final, f"{instants.recognised}, kept in {UNIT_NAMES[final]}", faults)
 
@@ -108,6 +123,30 @@ def _find_faults(column: pl.Series, whole: pl.Series, unit: TimeUnit, numeric: b
         Fault(name, too_late, late & ~other, "the setting unit (--unit) says in which unit all rows are" * numeric),
     ]
     return [fault for fault in faults if fault.mask.any()]
+
+
+def doubtful(values: pl.Series, times: Times, *, guessed: bool) -> str | None:
+    """What makes one doubt that times were understood, and the remedy; None where nothing does."""
+    low, high = int(values.min()), int(values.max())  # type: ignore[arg-type]
+    unit, second = times.unit, PER_SECOND[times.unit]
+    if len(values) > 1 and low == high:
+        return f"all times are equal ({utc_date(low, unit)} UTC): only the order of the rows tells what came first."
+    if not guessed or not times.numeric or high < COUNTERS:
+        return None
+    if high < MODERN * second:
+        as_days = DAY * low // second, DAY * high // second
+        days = " --unit d if they are days;" if as_days[0] >= MODERN and as_days[1] < END_OF_TIME else ""
+        return (
+            f"numbers were taken for {UNIT_NAMES[unit]}, which puts all events between {utc_date(low, unit)} and "
+            f"{utc_date(high, unit)}. If that is wrong, name the unit by the setting unit (--unit):{days} --unit s, "
+            "ms, us or ns says that it is right."
+        )
+    if len(values) >= MANY and high - low < DAY * second:
+        return (
+            f"numbers were taken for {UNIT_NAMES[unit]}, so that all {len(values):,} events lie within "
+            f"{(high - low) / second / 3600:.1f} hours. If that is wrong, name the unit by the setting unit (--unit)."
+        )
+    return None
 
 
 def recognise_unit(values: pl.Series) -> TimeUnit:
@@ -140,14 +179,14 @@ def _tidy(column: pl.Series) -> pl.Series:
     dtype = column.dtype
     if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum, pl.Decimal, pl.Null)):
         text = column.cast(pl.String).str.strip_chars()
-        return text.set(text == "", None)
+        return text.set(text.is_in(MISSING), None)
     return column.cast(pl.Float64).fill_nan(None) if dtype.is_float() else column
 
 
 def _read_instants(column: pl.Series, source: str) -> _Instants:
     dtype = column.dtype
     if isinstance(dtype, pl.Date):
-        return _Instants(column.to_physical().cast(pl.Int64) * 86_400, unit="s", recognised="dates")
+        return _Instants(column.to_physical().cast(pl.Int64) * DAY, unit="s", recognised="dates")
     if isinstance(dtype, pl.Datetime):
         return _Instants(column.to_physical(), unit=dtype.time_unit, recognised="datetimes")
     if dtype.is_integer():
@@ -164,6 +203,25 @@ def _read_instants(column: pl.Series, source: str) -> _Instants:
         f"{source}: column '{column.name}' holds {dtype}, which is no time. "
         "Give numbers since 1970, ISO text, dates or datetimes."
     )
+
+
+def _read_as(column: pl.Series, form: str) -> _Instants:
+    """Text in a form of its own."""
+    try:
+        moments = column.cast(pl.String).str.strptime(pl.Datetime("us"), form, strict=False)
+    except pl.exceptions.PolarsError as error:
+        raise SettingsError(
+            f"time_format={form!r}: {error}. Use the letters of strptime, as in %d.%m.%Y %H:%M."
+        ) from None
+    return _Instants(moments.to_physical(), unit="us", recognised=f"text written as {form}")
+
+
+def _as_days(instants: _Instants) -> _Instants:
+    """Days since 1970 as seconds; what is left of a day goes to the nearest second."""
+    seconds = instants.whole * DAY
+    if instants.billionths is not None:
+        seconds = seconds + (instants.billionths * DAY + 500_000_000) // 10**9
+    return _Instants(seconds, unit="s", recognised="days")
 
 
 def _split_floats(column: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -193,7 +251,7 @@ def _split_iso(column: pl.Series) -> _Instants:
     hour, minute, second, ahead_hour, ahead_minute = (pl.col(part).cast(pl.Int64).fill_null(0) for part in clock)
     ahead = (ahead_hour * 3600 + ahead_minute * 60) * pl.when(pl.col("sign") == "-").then(-1).otherwise(1)
     days = pl.col("date").str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - ahead
+    seconds = days * DAY + hour * 3600 + minute * 60 + second - ahead
     valid = (hour < 24) & (minute < 60) & (second < 60)
     whole = parts.select(pl.when(valid).then(seconds)).to_series()
     return _Instants(whole, _billionths(parts["fraction"]), unit="s", recognised="ISO text")
@@ -214,7 +272,7 @@ def _as_calendar(instants: _Instants) -> _Instants:
     days = whole.cast(pl.String).str.to_date("%Y%m%d", strict=False)
     if days.null_count() > whole.null_count():
         return instants
-    return _Instants(days.to_physical().cast(pl.Int64) * 86_400, unit="s", recognised=f"dates written as {low}")
+    return _Instants(days.to_physical().cast(pl.Int64) * DAY, unit="s", recognised=f"dates written as {low}")
 
 
 def _in_other_units(whole: pl.Series, known: TimeUnit) -> pl.Series:
