@@ -49,7 +49,7 @@ def test_it_tells_data_protocol_and_settings(place: Path, text: str) -> None:
     assert "| events | 72 |" in text
     assert "Split leave-one-out, all items ranked, items of the user's past among them" in text
     figures = " | ".join(f"{100 * metrics['test'][name]:.2f}" for name in ("HR@10", "NDCG@10", "MRR@10"))
-    assert f"| **this model**, test | {figures} |" in text
+    assert f"| this model, test | {figures} |" in text
     assert f"| popularity, test | {100 * metrics['yardsticks']['test']['popularity']['HR@10']:.2f} |" in text
     made = json.loads(text.split("```json\n")[1].split("```")[0])
     assert made["model"]["dim"] == 8
@@ -89,5 +89,5 @@ def test_data_in_memory_and_what_was_not_measured(tmp_path: Path) -> None:
     text = (tmp_path / "model" / "README.md").read_text("utf-8")
     assert "# sasrec on data in memory" in text
     assert "model-index" not in text
-    assert "| **this model**, validation |" in text
+    assert "| this model, validation |" in text
     assert "test |" not in text

@@ -115,7 +115,7 @@ def _accuracy(metrics: Mapping[str, Any]) -> list[str]:
     split = protocol.get("split", {}).get("name", "unknown")
     rows = []
     for part in parts:
-        rows.append([f"**this model**, {PARTS[part]}", *_figures(_measured(metrics, part))])
+        rows.append([f"this model, {PARTS[part]}", *_figures(_measured(metrics, part))])
         for name, measured in metrics.get("yardsticks", {}).get(part, {}).items():
             rows.append([f"{name}, {PARTS[part]}", *_figures(measured)])
     return [
