@@ -82,6 +82,7 @@ def test_a_server_that_is_away_from_the_start_can_be_asked_again(opened: Any, ad
     opened.route("**/v1/**", lambda route: route.abort())
     opened.goto(address)
     shows(opened, "#status", "The server does not answer.")
+    assert not opened.is_visible("#who")  # nothing to choose from
     opened.unroute("**/v1/**")
     opened.click("#status button")
     opened.wait_for_selector(".recs li")

@@ -39,11 +39,14 @@ def test_an_item_opens_with_its_sentence_above_the_figures(page: Any, address: s
     assert above.bounding_box()["y"] < figures.bounding_box()["y"]
 
 
-def test_events_have_the_marks_of_their_categories_and_a_legend(page: Any) -> None:
+def test_events_have_the_marks_of_their_categories_and_a_legend(page: Any, address: str) -> None:
     named(page)
     dots = page.locator("svg.timeline .dot")
     assert dots.count() == 6 * 4
     titles = dots.locator("title").all_text_contents()
+    said = page.locator("p.latest").text_content()
+    *_, last = httpx.get(f"{address}/v1/users/u7?model=shop").json()["history"]
+    assert said.startswith(f"Latest events: {last['title'] or last['item']} at the request; ")
     kinds = {match[1] for text in titles if (match := re.search(r"\((.*?)\)[^)]*: ", text.replace("(1)", "")))}
     shown = page.locator("ul[aria-label=Categories] .kind").all_text_contents()
     assert sorted(shown) == sorted(kinds)

@@ -33,7 +33,8 @@ function tryIt(method, path, way, schemas, known) {
     placeholder: parameter.schema.default === undefined ? "" : String(parameter.schema.default ?? ""),
   })]));
   const schema = json(way.requestBody?.content);
-  const body = schema ? make("textarea", { id: `${name}-body`, rows: 8, spellcheck: false, value: JSON.stringify(example(schema, schemas, known), null, 2) }) : null;
+  const body = schema ? make("textarea", { id: `${name}-body`, spellcheck: false, value: JSON.stringify(example(schema, schemas, known), null, 2) }) : null;
+  if (body) body.rows = body.value.split("\n").length + 1;
   const result = make("div", { className: "answer", "aria-live": "polite" });
 
   async function send(event) {
@@ -57,7 +58,7 @@ function tryIt(method, path, way, schemas, known) {
   return make("details", {}, make("summary", {}, "Try it"), make("form", { onsubmit: send, className: "try" },
     ...parameters.map((parameter) => field(parameter.name, given[parameter.name])),
     body ? field("body", body) : null,
-    make("button", {}, method === "get" ? "Send" : `Send (${method.toUpperCase()} on this server)`),
+    make("button", {}, `Send ${method.toUpperCase()}`),
     result));
 }
 

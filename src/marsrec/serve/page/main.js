@@ -38,7 +38,8 @@ async function attempt(work, again = null) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) { $("token-form").hidden = false; $("token").focus(); }
     const later = error.status === 0 || error.status >= 500;
-    status(error.status === 401 && api.hasToken() ? "The server did not take this token. Type it again." : error.message, true, later ? again : null);
+    const wanted = api.hasToken() ? "The server did not take this token. Type it again." : "Type the token above, then recommendations come.";
+    status(error.status === 401 ? wanted : error.message, true, later ? again : null);
     return undefined;
   }
 }
@@ -267,6 +268,7 @@ async function start() {
     kinds.learn(model.categories);
   }
   $("token-form").hidden = true;
+  for (const name of ["models", "who", "moment"]) $(name).hidden = false;
   $("model").replaceChildren(...state.names.map((name) => make("option", { value: name }, name)));
   $("other").replaceChildren(make("option", { value: "" }, "nothing"), ...state.names.map((name) => make("option", { value: name }, name)));
   $("other-label").hidden = state.names.length < 2;

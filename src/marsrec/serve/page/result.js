@@ -3,7 +3,7 @@
 import { bar, decay, headName, timeline } from "./draw.js";
 import { make, named, nameOf } from "./elements.js";
 import * as kinds from "./kinds.js";
-import { date, perSecond } from "./time.js";
+import { date, perSecond, words } from "./time.js";
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
@@ -79,6 +79,15 @@ function recommendations(result, before) {
   }));
 }
 
+// The names of what the pictures only mark.
+function latest({ events }, at, unitPerSecond) {
+  const said = events.slice(-3).reverse().map((event) => {
+    const age = (at - event.time) / unitPerSecond;
+    return `${nameOf(event)} ${age < 1 ? "at the request" : `${words(age)} before`}`;
+  });
+  return make("p", { className: "caption latest" }, `Latest events: ${said.join("; ")}.`);
+}
+
 function eventTable(reading, unit) {
   const columns = ["event", "when", ...reading.heads.map((_, k) => `head ${k + 1}`)];
   const rows = [...reading.events].reverse().map((event) => [named(event), [date(event.time, unit)], ...(event.weights ?? []).map((weight) => [`${(100 * weight).toFixed(1)} %`])]);
@@ -107,7 +116,7 @@ export function card(info, result, before, width) {
   if (!result.items.length) article.append(make("p", {}, "Nothing is left to recommend: the history has every item of the model."));
   article.append(make("h3", {}, "Recommended"), reading?.heads.length ? legend(reading.heads) : "", recommendations({ ...result, reading }, before));
   if (reading) {
-    article.append(make("h3", {}, "What it looks at"), timeline(reading, result.at, perSecond(info.unit), width));
+    article.append(make("h3", {}, "What it looks at"), latest(reading, result.at, perSecond(info.unit)), timeline(reading, result.at, perSecond(info.unit), width));
     article.append(kinds.legend(reading.events) ?? "");
     if (reading.earlier) article.append(make("p", { className: "caption" }, `${reading.earlier} earlier events count too.`));
     article.append(eventTable(reading, info.unit));
