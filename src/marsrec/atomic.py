@@ -2,12 +2,19 @@
 
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from marsrec.errors import DataError
+from marsrec.errors import DataError, SettingsError
+
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = "lock"
+"""File in a folder that the process at it holds locked."""
 
 
 @contextmanager
@@ -77,6 +84,29 @@ def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def alone(folder: Path, what: str) -> Iterator[None]:
+    """Keep other processes off a folder; raises if one is at it. The lock ends with the process that holds it.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the lock lies; made if it is not there.
+    what : str
+        Completes the sentence "another process is at this …".
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w", encoding="utf-8") as file:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SettingsError(
+                    f"{folder}: another process is at this {what}. Wait for it, end it, or choose another folder."
+                ) from None
+        yield
 
 
 def refuse_foreign(path: Path, marker: str) -> None:

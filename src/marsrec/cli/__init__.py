@@ -23,6 +23,7 @@ from marsrec.cli.lab import lab
 from marsrec.cli.models import models
 from marsrec.cli.recommend import recommend
 from marsrec.cli.serve import serve
+from marsrec.compute.memory import exhausted
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.settings import explain_validation
 
@@ -75,8 +76,11 @@ def run(program: typer.Typer) -> None:
         text = explain_validation(error) if isinstance(error, ValidationError) else str(error)
         console.remarks.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
         sys.exit(1)
-    except OSError as error:  # a full disk, a folder that may not be written to
-        if error.errno is None or isinstance(error, BrokenPipeError):
+    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written to, no memory
+        if (found := exhausted(error)) is not None:
+            console.remarks.print(f"[bold red]error:[/] {escape(found)}", soft_wrap=True)
+            sys.exit(1)
+        if not isinstance(error, OSError) or error.errno is None or isinstance(error, BrokenPipeError):
             raise
         place = "" if error.filename is None else f"{error.filename}: "
         console.remarks.print(f"[bold red]error:[/] {escape(f'{place}{error.strerror}')}.", soft_wrap=True)

@@ -1,7 +1,9 @@
 """The command that trains."""
 
 import json
+import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +69,8 @@ def fit(
     """Train a model on a log, evaluate it, and save it."""
     import torch.distributed
 
+    from marsrec.atomic import LOCK, alone
+    from marsrec.compute.memory import exhausted
     from marsrec.data.source import open_data
     from marsrec.models import title
     from marsrec.recommender import Recommender
@@ -85,17 +89,25 @@ def fit(
     folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     checkpoint = _checkpoint(folder, resume, overwrite)
     console.note("A run that was stopped goes on with --resume.")
+    state = checkpoint.parent
     try:
-        recommender.fit(source, split=split, folder=checkpoint.parent, resume=resume)
+        # Lightning starts the other processes of one training by the same command.
+        with nullcontext() if os.environ.get("LOCAL_RANK", "0") != "0" else alone(state, "training"):
+            recommender.fit(source, split=split, folder=state, resume=resume)
     except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
         console.note("\nStopped. The same command with --resume goes on from the last whole epoch, if there was one.")
         raise typer.Exit(130) from None
+    except (OSError, MemoryError, RuntimeError) as error:
+        if (found := exhausted(error)) is None:
+            raise
+        raise SettingsError(f"{state}: {found} Then the same command with --resume goes on.") from error
     if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:  # of several processes one saves
         return
     recommender.save(folder)
     if recommender.metrics["complete"]:
         checkpoint.unlink(missing_ok=True)
-        shutil.move(checkpoint.parent, folder / "training")
+        (state / LOCK).unlink(missing_ok=True)
+        shutil.move(state, folder / "training")
     if as_json:
         console.as_json({"folder": str(folder), **recommender.metrics})
     else:

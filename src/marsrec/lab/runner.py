@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import polars as pl
 import torch
 
+from marsrec.atomic import LOCK, alone
 from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.source import EMBEDDED, Source, open_data
@@ -33,13 +33,7 @@ from marsrec.nn.settings import ModelSettings
 from marsrec.recommender import Recommender
 from marsrec.training.settings import CHECKPOINT, CURVE
 
-if sys.platform != "win32":
-    import fcntl
-
 log = logging.getLogger(__name__)
-
-LOCK = "lock"
-"""File in the folder of a training that the process at it holds locked."""
 
 State = Literal["done", "running", "begun", "missing"]
 
@@ -92,13 +86,7 @@ class Place:
     @contextmanager
     def mine(self) -> Iterator[None]:
         """Keep other processes off the run; raises if one is at it. The lock ends with the process that holds it."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / LOCK).open("w") as file:
-            if sys.platform != "win32":
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise SettingsError(f"{self.state}: another process is at this run.") from None
+        with alone(self.state, "run"):
             yield
 
     def curve(self) -> list[dict[str, Any]]:

@@ -36,9 +36,9 @@ class ModelSettings(Settings):
     """What turns user vectors into item scores."""
     objective: SerializeAsAny[ObjectiveSettings] = NextItemSettings()
     """What it is trained to predict."""
-    dim: int = Field(64, ge=1)
+    dim: int = Field(64, ge=1, le=16_384)
     """Width d of embeddings, states and user vectors."""
-    length: int = Field(50, ge=1)
+    length: int = Field(50, ge=1, le=1_000_000)
     """Number of latest events that are looked at."""
     item_std: float = Field(0.02, gt=0)
     """Standard deviation of the item embedding before training."""

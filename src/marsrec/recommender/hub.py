@@ -72,7 +72,8 @@ def pull(kind: type[R], repo: str, *, revision: str | None, token: str | None, d
         )
     if not (Path(folder) / persistence.CONFIG).is_file():
         raise DataError(f"{repo}: holds no saved recommender (no {persistence.CONFIG}). push_to_hub writes one.")
-    return persistence.load(kind, Path(folder), device)
+    place = Path(folder)  # links into the cache of this repository, two folders above
+    return persistence.load(kind, place, device, within=place.parents[1])
 
 
 @contextmanager

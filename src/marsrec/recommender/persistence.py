@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import operator
 import time
 from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import polars as pl
 import torch
-from polars.exceptions import PolarsError
-from safetensors import SafetensorError
+from polars.exceptions import PanicException
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from safetensors.torch import save as dumped
 from torch import Tensor
 
 from marsrec.atomic import atomic_folder
+from marsrec.compute.memory import exhausted
 from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
 from marsrec.data.splits import SplitSettings
@@ -28,6 +30,7 @@ from marsrec.models import Choice, decisive
 from marsrec.nn.parts import Part, UnknownPartError
 from marsrec.nn.settings import KINDS, ModelSettings
 from marsrec.recommender.card import card
+from marsrec.settings import explain_validation
 from marsrec.training.settings import TrainingSettings
 
 R = TypeVar("R", bound="Recommender")
@@ -133,8 +136,10 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(content, "blake2b").hexdigest()[:32]
 
 
-def load(kind: type[R], folder: Path, device: str) -> R:
+def load(kind: type[R], folder: Path, device: str, *, within: Path | None = None) -> R:
     """Read what `save` wrote; see `Recommender.load`.
+
+    Links may not lead out of the folder, or out of `within`: whoever brings a folder does not choose what else is read.
 
     A folder that is replaced meanwhile is read again: its files are opened one after the other, and those of two
     models must not be mixed.
@@ -142,14 +147,14 @@ def load(kind: type[R], folder: Path, device: str) -> R:
     for _ in range(TRIES):
         before = _identity(folder)
         try:
-            recommender = _read(kind, folder, device)
+            recommender = _read(kind, folder, device, within or folder)
             if before is not None and _identity(folder) == before:
                 return recommender
         except Exception:
             if before is not None and _identity(folder) == before:
                 raise
         time.sleep(0.05)  # between two renames there is no folder at all
-    return _read(kind, folder, device)
+    return _read(kind, folder, device, within or folder)
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
@@ -161,8 +166,15 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
         return None
 
 
-def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
-    """Raise if a file is not what was saved."""
+def _check_files(folder: Path, digests: Mapping[str, str], within: Path) -> None:
+    """Raise if a file is not what was saved, or one that is read has no checksum."""
+    read = [folder / WEIGHTS, folder / METRICS, folder / ITEMS]
+    read += [file for file in (folder / HISTORIES).rglob("*") if not file.is_dir()]
+    for file in [folder / CONFIG, *read]:
+        if not file.resolve().is_relative_to(within.resolve()):
+            raise DataError(f"{file}: is a link to a file elsewhere, which is not read. Copy the file itself.")
+        if file.name != CONFIG and file.relative_to(folder).as_posix() not in digests:
+            raise DataError(f"{file}: has no checksum in {CONFIG}. Copy the folder anew, or fit and save it anew.")
     for name, digest in digests.items():
         parts = PureWindowsPath(name)  # which knows both kinds of slashes, and drives, on any system
         inside = not parts.anchor and ".." not in parts.parts
@@ -195,12 +207,12 @@ def _missing(folder: Path) -> DataError:
     )
 
 
-def _read(kind: type[R], folder: Path, device: str) -> R:
+def _read(kind: type[R], folder: Path, device: str, within: Path) -> R:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if config["format"] != FORMAT:
             raise DataError(f"{folder}: saved in format {config['format']}, this version reads format {FORMAT}.")
-        _check_files(folder, config.get("files", {}))
+        _check_files(folder, config.get("files", {}), within)
         _check_parts(folder, config)
         recommender = kind(**config["made"], training=TrainingSettings.model_validate(config["training"]))
         recommender.kind, recommender.columns = config["kind"], LogSettings.model_validate(config["columns"])
@@ -209,31 +221,35 @@ def _read(kind: type[R], folder: Path, device: str) -> R:
         items = pl.read_parquet(folder / ITEMS)
         recommender.item_ids = Vocabulary.of(items, "item")
         recommender.item_counts = np.concatenate([[0], items["count"].to_numpy()])
-        recommender.unit, recommender.log_end = config["unit"], config["log_end"]
+        recommender.unit, recommender.log_end = config["unit"], operator.index(config["log_end"])
         recommender.metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+        weights = load_file(folder / WEIGHTS)
+        _check_shapes(recommender, weights)
         network = recommender.settings.build(len(recommender.item_ids), recommender.unit)
-        network.load_state_dict(load_file(folder / WEIGHTS))
+        network.load_state_dict(weights)
+        recommender.network = network.to(device).eval()
+        if Histories.is_prepared(folder / HISTORIES):
+            recommender.histories = Histories.load(folder / HISTORIES)
     except MarsrecError:
         raise
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        RuntimeError,
-        SafetensorError,
-        PolarsError,
-    ) as error:
+    except (Exception, PanicException) as error:  # whatever a reader makes of bytes that somebody damaged
         if not folder.exists():
             raise _missing(folder) from None
         if not (folder / CONFIG).is_file():
             raise DataError(
                 f"{folder}: holds no saved recommender (no {CONFIG}). `marsrec fit` and Recommender.save write one."
             ) from None
-        reason = str(error).splitlines()[0]
+        if isinstance(error, MemoryError) or exhausted(error) is not None:
+            raise
+        told = explain_validation(error) if isinstance(error, ValidationError) else str(error)
+        reason = (told or type(error).__name__).splitlines()[0]
         raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
-    recommender.network = network.to(device).eval()
-    if Histories.is_prepared(folder / HISTORIES):
-        recommender.histories = Histories.load(folder / HISTORIES)
     return recommender
+
+
+def _check_shapes(recommender: Trained, weights: Mapping[str, Tensor]) -> None:
+    """Raise if settings promise other weights than there are, before memory is taken for those."""
+    with torch.device("meta"):
+        planned = recommender.settings.build(len(recommender.item_ids), recommender.unit).state_dict()
+    if {name: value.shape for name, value in planned.items()} != {name: value.shape for name, value in weights.items()}:
+        raise ValueError(f"the weights of {WEIGHTS} are not those of the model that {CONFIG} describes")

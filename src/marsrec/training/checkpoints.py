@@ -1,6 +1,9 @@
 """Training state on disk: one safetensors file, replaced atomically. Nothing is pickled."""
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,13 @@ class SafetensorsIO(CheckpointIO):
         tensors: dict[str, torch.Tensor] = {}
         skeleton = json.dumps(_pack(checkpoint, tensors))
         with atomic_file(Path(path)) as temporary:
-            save_file(tensors, temporary, metadata={"checkpoint": skeleton})
+            try:
+                save_file(tensors, temporary, metadata={"checkpoint": skeleton})
+            except SafetensorError as error:  # which does not say what the system said
+                free = shutil.disk_usage(temporary.parent).free
+                if free > sum(tensor.nbytes for tensor in tensors.values()):
+                    raise
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
     def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Read a checkpoint."""

@@ -19,9 +19,9 @@ class GruSettings(EncoderSettings):
     """A recurrent network: each event updates a state of fixed size. There are no positions."""
 
     name: Literal["gru"] = "gru"
-    hidden: int = Field(128, ge=1)
+    hidden: int = Field(128, ge=1, le=65_536)
     """Width of the recurrent states."""
-    layers: int = Field(1, ge=1)
+    layers: int = Field(1, ge=1, le=128)
     """Number of recurrent layers, each on the states of the one before."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout on embeddings."""

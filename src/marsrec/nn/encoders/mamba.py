@@ -22,7 +22,7 @@ from marsrec.nn.kernels.selective_scan import continued_scan, selective_scan
 class StateSpaceSettings(EncoderSettings):
     """What encoders made of selective state spaces share."""
 
-    layers: int = Field(1, ge=1)
+    layers: int = Field(1, ge=1, le=128)
     """Number of blocks."""
     states: int = Field(32, ge=1)
     """States N per channel."""

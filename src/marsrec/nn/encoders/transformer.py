@@ -17,7 +17,7 @@ from marsrec.nn.kernels.dropout import Dropout
 class AttentionSettings(EncoderSettings):
     """What encoders made of attention blocks share."""
 
-    layers: int = Field(2, ge=1)
+    layers: int = Field(2, ge=1, le=128)
     """Number of blocks."""
     attention_heads: int = Field(2, ge=1)
     """Number of attention heads; divides the model's dim."""

@@ -27,7 +27,7 @@ class HawkesReadoutSettings(ReadoutSettings):
     """Past events weighed by the chance that they set off the next one, at K learned half-lives; else the encoder's."""
 
     name: Literal["hawkes"] = "hawkes"
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=1_024)
     """Number K of half-lives."""
     clock: Clock = "last-event"
     """From when ages are measured: the latest event or the moment of the request (in training and evaluation the time

@@ -34,7 +34,7 @@ class MarsSettings(ReadoutSettings):
     """States weighed by real elapsed time at K learned rates, fused through a gate."""
 
     name: Literal["mars"] = "mars"
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=1_024)
     """Number K of decay rates."""
     time_scale: TimeScale = "log"
     """"log" is the paper's model (a power law of age), "linear" an exponential of age."""
