@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from marsrec.evaluation.compare import compare as compare
     from marsrec.evaluation.evaluate import Evaluation as Evaluation
     from marsrec.evaluation.evaluate import evaluate as evaluate
+    from marsrec.lab.tuning import Tuned as Tuned
+    from marsrec.lab.tuning import tune as tune
     from marsrec.nn.encoders.base import Encoder as Encoder
     from marsrec.nn.encoders.base import EncoderSettings as EncoderSettings
     from marsrec.nn.hawkes import Hawkes as Hawkes
@@ -74,6 +76,7 @@ _HOMES = {
         "marsrec.data.splits": ("Split", "SplitSettings"),
         "marsrec.evaluation.compare": ("Comparison", "Evaluable", "compare"),
         "marsrec.evaluation.evaluate": ("Evaluation", "evaluate"),
+        "marsrec.lab.tuning": ("Tuned", "tune"),
         "marsrec.nn.encoders.base": ("Encoder", "EncoderSettings"),
         "marsrec.nn.hawkes": ("Hawkes",),
         "marsrec.nn.mars": ("MARS",),
@@ -118,11 +121,13 @@ __all__ = [
     "SplitSettings",
     "TimeScales",
     "TrainingSettings",
+    "Tuned",
     "__version__",
     "compare",
     "evaluate",
     "open_data",
     "read_log",
+    "tune",
 ]
 
 

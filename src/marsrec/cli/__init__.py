@@ -23,6 +23,7 @@ from marsrec.cli.lab import lab
 from marsrec.cli.models import models
 from marsrec.cli.recommend import recommend
 from marsrec.cli.serve import serve
+from marsrec.cli.tune import tune
 from marsrec.compute.memory import exhausted
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.settings import explain_validation
@@ -57,7 +58,7 @@ def _begin(
             ) from error
 
 
-for command in (demo, datasets, prepare, fit, evaluate, compare, recommend, explain, serve, models, doctor):
+for command in (demo, datasets, prepare, fit, tune, evaluate, compare, recommend, explain, serve, models, doctor):
     options.add(app, command)
 app.add_typer(lab, name="lab")
 

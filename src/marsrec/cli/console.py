@@ -2,8 +2,10 @@
 
 import json
 import logging
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -55,6 +57,17 @@ def as_json(value: Any) -> None:
 def note(sentence: str) -> None:
     """Say something that is not the result."""
     remarks.print(sentence, markup=False, soft_wrap=True)
+
+
+def command(*words: str | int | Path) -> str:
+    """A command as a shell takes it: what holds blanks or quotes is quoted.
+
+    Examples
+    --------
+    >>> command("marsrec", "recommend", Path("my runs/shop"), "--user", 17)
+    "marsrec recommend 'my runs/shop' --user 17"
+    """
+    return shlex.join(map(str, words))
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -78,6 +78,6 @@ def prepare(
         statistics[name] = f"{statistics[name]} ({utc_date(int(statistics[name]), source.histories.unit)})"
     console.table(source.name, ["", ""], [[name.replace("_", " "), value] for name, value in statistics.items()])
     if out is not None:
-        console.note(f"Written to {out}. Next: marsrec fit {out}")
+        console.note(f"Written to {out}. Next: {console.command('marsrec', 'fit', out)}")
     else:
         console.note("Nothing was written; --out FOLDER writes a prepared folder.")

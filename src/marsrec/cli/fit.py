@@ -80,7 +80,7 @@ def fit(
     recommender = Recommender(  # bad settings are refused before data are read
         model,
         **parts,
-        options={**options, **dict(map(_setting, settings or []))},
+        options={**options, **dict(map(setting, settings or []))},
         published=published,
         training=training,
     )
@@ -140,10 +140,10 @@ def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) 
         )
     example = recommender.user_ids()[0]
     console.note(f"Saved to {folder}. Next:")
-    console.note(f"  marsrec recommend {folder} --user {example}")
+    console.note(f"  {console.command('marsrec', 'recommend', folder, '--user', example)}")
     if recommender.network.splits:
-        console.note(f"  marsrec explain {folder} --user {example}")
-    console.note(f"  marsrec evaluate {folder} --mask-seen")
+        console.note(f"  {console.command('marsrec', 'explain', folder, '--user', example)}")
+    console.note(f"  {console.command('marsrec', 'evaluate', folder, '--mask-seen')}")
 
 
 def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
@@ -174,7 +174,8 @@ def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
     return checkpoint
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
+    """Name and value of a model setting as --set gives them."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SettingsError(f"--set takes NAME=VALUE, such as readout.heads=8; found {text!r}.")

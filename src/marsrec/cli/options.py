@@ -69,10 +69,10 @@ class Fields:
             default = str(default)
         if name == self.argument:
             return _keyword(name, parsed, typer.Argument(default, help=_help(info), metavar=name.upper()))
-        flag, variable = self.names.get(name, _flag(name)), self.environment.get(name)
+        named, variable = self.names.get(name, flag(name)), self.environment.get(name)
         choices = _choices(info.annotation)
         option = typer.Option(
-            default, flag, help=_help(info), rich_help_panel=self.panel, envvar=variable, metavar=choices
+            default, named, help=_help(info), rich_help_panel=self.panel, envvar=variable, metavar=choices
         )
         return _keyword(name, parsed, option)
 
@@ -103,7 +103,7 @@ class Shorthands:
             default = f"If not given: {usual}" if usual == where_dense else f"Follows from the data: {follows}"
             scope = _scope(parents[0], leaf) if parents else "Of every model"
             text = f"{_help(info)} {scope}. {default}{' (mars-t)' if parents else ''}."
-            option = typer.Option(None, _flag(name), help=text, rich_help_panel=self.panel)
+            option = typer.Option(None, flag(name), help=text, rich_help_panel=self.panel)
             found[setting] = _keyword(name, _parsed(info.annotation) | None, option)
         return found
 
@@ -129,7 +129,7 @@ class PartNames:
         for name, base in KINDS.items():
             known = ", ".join(repr(part) if " " in part else part for part in base.known())
             text = f"Another {name} than the recipe's: {known}, or one of your own."
-            option = typer.Option(None, _flag(name), help=escape(text), rich_help_panel=self.panel, metavar="NAME")
+            option = typer.Option(None, flag(name), help=escape(text), rich_help_panel=self.panel, metavar="NAME")
             found[name] = _keyword(name, str | None, option)
         return found
 
@@ -190,7 +190,8 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """The option of a field."""
     return "--" + name.replace("_", "-")
 
 

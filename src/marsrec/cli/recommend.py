@@ -62,8 +62,9 @@ def recommend(
                 "Nothing is left to recommend: every item was seen or is no candidate. --keep-seen shows seen ones."
             )
         elif user and recommender.network.splits:
-            moment = "" if at is None else f" --at {at}"
-            console.note(f"Why: marsrec explain {saved} --user {user[0]} --item {table['item'][0]}{moment}")
+            moment = [] if at is None else ["--at", at]
+            asked = ["--user", user[0], "--item", table["item"][0], *moment]
+            console.note(f"Why: {console.command('marsrec', 'explain', saved, *asked)}")
 
 
 def _cell(name: str, value: Any) -> Any:

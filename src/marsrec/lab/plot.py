@@ -20,9 +20,9 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++", "oo")
 
 
 def plot(
-    columns: int = 1, width: float | None = None, height: float = 3.6, *, share_y: bool = False
+    columns: int = 1, width: float | None = None, height: float = 3.6, *, rows: int = 1, share_y: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """An empty figure with axes side by side, in the look that all figures share."""
+    """An empty figure with axes side by side, row after row, in the look that all figures share."""
     with needs("plot", "drawing figures"):
         import matplotlib
 
@@ -30,12 +30,12 @@ def plot(
         import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, columns, figsize=(width or 4.6 * columns, height), layout="constrained", squeeze=False, sharey=share_y
+        rows, columns, figsize=(width or 4.6 * columns, height), layout="constrained", squeeze=False, sharey=share_y
     )
-    for axis in axes[0]:
+    for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25, linewidth=0.6)
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
 
 
 def name_points(axis: "Axes", points: Mapping[str, tuple[float, float]], bold: Collection[str] = ()) -> None:
