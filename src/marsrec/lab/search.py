@@ -229,7 +229,7 @@ class Search:
             state = "complete" if found.pop("complete") else "cut short"
             made = Candidate(None, {}, **found, state=state)
         else:
-            made = Candidate(**trial.user_attrs, state="pruned" if trial.value is None else "complete")
+            made = Candidate(**trial.user_attrs, state=trial.state.name.lower())
         other = checked.get(str(made.trial or "default"))
         return made if other is None else replace(made, other_seed=other["valid"])
 
@@ -267,6 +267,7 @@ class Search:
         """The trials so far; the first one is what is nearest to the default."""
         import optuna
 
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         storage = optuna.storages.RDBStorage(f"sqlite:///{(self.folder / STUDY).resolve().as_posix()}")
         pruner = optuna.pruners.MedianPruner(n_startup_trials=FREE, n_warmup_steps=TENTHS)
         study = optuna.create_study(

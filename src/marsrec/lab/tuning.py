@@ -121,8 +121,7 @@ def tune(
     folder = Path(out).expanduser()
     refuse_foreign(folder, SEARCH)
     with needs("tune", "a search for settings"):
-        import optuna
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+        import optuna  # noqa: F401
     base = Recommender(recommender) if isinstance(recommender, str) else recommender
     parts = split or SplitSettings()
     with shown(progress):
