@@ -1,22 +1,30 @@
 # Each target sets up what it needs; `make demo` and `make test` are all one has to know.
+# The demonstration needs little: `make test` adds the developers' tools to the same environment.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LIGHT  := $(VENV)/.light
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test lint bench clean
 
 setup: $(READY)
 
-# The environment is rebuilt when what it was built from changes.
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
-	touch $@
+# The environment is rebuilt when what it was built from changes. What is never imported need not be compiled.
+$(LIGHT): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV): PyTorch, marsrec and its server, 1.5 GB. This takes a minute or so, once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --no-compile --editable ".[plot,serve]"
+	@touch $@
 
-demo: $(READY)
-	$(BIN)/marsrec demo --out demo
+$(READY): $(LIGHT)
+	@echo "Adding the developers' tools to $(VENV)."
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+demo: $(LIGHT)
+	@$(BIN)/marsrec demo --out demo
 
 test: lint
 	$(BIN)/python -m pytest

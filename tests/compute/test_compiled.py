@@ -97,7 +97,8 @@ def test_without_sources_or_a_place_kernels_are_compiled_but_not_kept(shared: Pa
 
 def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
-    monkeypatch.setattr(compiled.log, "info", messages.append)
+    for level in ("info", "debug"):
+        monkeypatch.setattr(compiled.log, level, messages.append)
     monkeypatch.setattr(compiled._ANNOUNCER, "heading", "")
     kept = function_in(tmp_path)
     kept.__module__ = "marsrec.made"
@@ -112,7 +113,7 @@ def test_announced_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ):
         assert compiled.kernel(parallel=False)(function)(known) == 42
         *heading, took = messages
-        assert heading == ([f"Compiling kernels for this CPU; {expected}:"] if expected else [])
+        assert heading == ([f"Compiling kernels for this CPU; {expected}."] if expected else [])
         assert re.fullmatch(r"  compiled made\.twice in \d+\.\d s", took)
         messages.clear()
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from marsrec.data.hawkes import START, HawkesSettings, HawkesTruth, hawkes
+from marsrec.data.hawkes import START, Assortment, HawkesSettings, HawkesTruth, hawkes
 from marsrec.data.log import Log
 from marsrec.errors import SettingsError
 
@@ -34,11 +34,10 @@ def ndcg(scores: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
 WAITS = np.geomspace(1e-4, 1e6, 400)[:, None]  # hours until the next event, where the oracle's integrand is taken
 
 
-def oracle_scores(log: Log, truth: HawkesTruth, *, request_known: bool = False) -> NDArray[np.float64]:
-    """Score all items as each user's last event, by one who knows the law and the events before.
+def oracle_scores(log: Log, truth: HawkesTruth) -> NDArray[np.float64]:
+    """Score all items as each user's last event, by one who knows the law and the events before, but not when it is.
 
-    Proportional to the probabilities, which no model can beat; averaged over all times when the last event could
-    happen, unless the time of the request is known.
+    Proportional to the probabilities, averaged over all times when the last event could happen.
     """
     users, items, last = codes(log, "user"), codes(log, "item"), last_rows(log)
     hours = log.frame["time"].to_numpy() / 3600
@@ -47,23 +46,17 @@ def oracle_scores(log: Log, truth: HawkesTruth, *, request_known: bool = False) 
 
     alive = np.exp(-ages[:, None] * truth.rates)  # (events, K)
     strengths = truth.branching * truth.user_weights * truth.rates  # (users, K)
-    if request_known:
-        background = truth.background_rates
-        reach = strengths * np.exp(-(hours[last] - hours[last - 1])[:, None] * truth.rates)
-    else:
-        total = np.zeros_like(strengths)
-        np.add.at(total, users, alive)
-        decays = np.exp(-WAITS * truth.rates)  # (waits, K)
-        # Probability that nothing happens during each wait: (users, waits).
-        silence = np.exp(
-            -truth.background_rates[:, None] * WAITS.T - (strengths * total) @ ((1 - decays) / truth.rates).T
-        )
-        steps = np.gradient(WAITS, axis=0)
-        background = truth.background_rates * (silence @ steps)[:, 0]
-        reach = strengths * (silence @ (decays * steps))
-    scores = background[:, None] * truth.background[truth.tastes]
-    chances = (alive * reach[users]).sum(axis=1)
-    np.add.at(scores, (users[:, None], truth.successors[items]), chances[:, None] * truth.successor_probabilities)
+    total = np.zeros_like(strengths)
+    np.add.at(total, users, alive)
+    decays = np.exp(-WAITS * truth.rates)  # (waits, K)
+    # Probability that nothing happens during each wait: (users, waits).
+    silence = np.exp(-truth.background_rates[:, None] * WAITS.T - (strengths * total) @ ((1 - decays) / truth.rates).T)
+    steps = np.gradient(WAITS, axis=0)
+    scores = truth.background_rates[:, None] * (silence @ steps) * truth.background[truth.tastes]
+    chances = alive * (strengths * (silence @ (decays * steps)))[users]
+    for kernel, successors in enumerate(truth.successors):
+        children = chances[:, kernel, None] * truth.successor_probabilities
+        np.add.at(scores, (users[:, None], successors[items]), children)
     return scores
 
 
@@ -82,7 +75,7 @@ def test_a_parent_is_an_earlier_event_of_the_same_user_and_leads_to_the_child() 
     parents, users, items = truth.parents[children], codes(log, "user"), codes(log, "item")
     assert (parents < children).all()
     assert (users[parents] == users[children]).all()
-    assert (truth.successors[items[parents]] == items[children][:, None]).any(axis=1).all()
+    assert (truth.successors[truth.kernels[children], items[parents]] == items[children][:, None]).any(axis=1).all()
     assert ((truth.kernels >= 0) == (truth.parents >= 0)).all()
 
 
@@ -99,9 +92,11 @@ def test_successors_come_as_often_as_the_law_says() -> None:
     log, truth = large()
     children = np.flatnonzero(truth.parents >= 0)
     items = codes(log, "item")
-    rank = (truth.successors[items[truth.parents[children]]] == items[children][:, None]).argmax(axis=1)
+    listed = truth.successors[truth.kernels[children], items[truth.parents[children]]]
+    rank = (listed == items[children][:, None]).argmax(axis=1)
     np.testing.assert_allclose(np.bincount(rank) / len(rank), truth.successor_probabilities, atol=0.01)
-    assert (truth.successors != np.arange(len(truth.successors))[:, None]).all()
+    assert (truth.successors == truth.successors[0]).all()  # at all kernels
+    assert (truth.successors[0] != np.arange(truth.successors.shape[1])[:, None]).all()
 
 
 def test_rates_and_branching_ratio_can_be_recovered() -> None:
@@ -155,8 +150,8 @@ def test_a_seed_is_a_log() -> None:
 def test_without_branching_all_is_background() -> None:
     log, truth = hawkes(HawkesSettings(users=50, branching=0))
     assert (truth.parents == -1).all()
-    scores = oracle_scores(log, truth)
-    np.testing.assert_allclose(scores / scores.sum(axis=1, keepdims=True), truth.background[truth.tastes])
+    for scores in (oracle_scores(log, truth), truth.chances(log)):
+        np.testing.assert_allclose(scores / scores.sum(axis=1, keepdims=True), truth.background[truth.tastes])
 
 
 def order_scores(log: Log, truth: HawkesTruth, longest: int = 50) -> NDArray[np.float64]:
@@ -169,7 +164,7 @@ def order_scores(log: Log, truth: HawkesTruth, longest: int = 50) -> NDArray[np.
     for lag in range(1, longest + 1):
         users = np.flatnonzero(lengths > lag)
         parents = items[last[users] - lag]
-        np.add.at(scores, (users[:, None], truth.successors[parents]), shares[lag] * truth.successor_probabilities)
+        np.add.at(scores, (users[:, None], truth.successors[0, parents]), shares[lag] * truth.successor_probabilities)
     return scores
 
 
@@ -181,12 +176,26 @@ def test_the_oracle_gives_probabilities() -> None:
 def test_time_decides_in_the_default_log() -> None:
     log, truth = hawkes()
     targets = codes(log, "item")[last_rows(log)]
-    counts = np.bincount(codes(log, "item"), minlength=len(truth.successors))
+    counts = np.bincount(codes(log, "item"), minlength=truth.successors.shape[1])
     popularity = ndcg(np.tile(counts, (len(targets), 1)), targets)
     order = ndcg(order_scores(log, truth), targets)
     assert order > 5 * popularity
     assert ndcg(oracle_scores(log, truth), targets) > order
-    assert ndcg(oracle_scores(log, truth, request_known=True), targets) > 1.25 * order
+    assert ndcg(truth.chances(log), targets) > 1.25 * order
+
+
+def test_an_assortment_says_what_leads_where_at_each_kernel() -> None:
+    settings = HawkesSettings(users=30, items=4, tastes=1, successors=1)
+    after = np.stack([np.full((4, 1), item) for item in (1, 2, 3)])  # one item for each kernel, whatever the parent
+    log, truth = hawkes(settings, Assortment(np.array([[1.0, 0, 0, 0]]), after))
+    np.testing.assert_array_equal(codes(log, "item"), truth.kernels + 1)
+    chances = truth.chances(log)
+    hours, last = log.frame["time"].to_numpy() / 3600, last_rows(log)
+    ages = hours[last[0]] - hours[: last[0]]
+    by_hand = 0.65 * truth.user_weights[0] * truth.rates * np.exp(-ages[:, None] * truth.rates).sum(axis=0)
+    np.testing.assert_allclose(chances[0], [truth.background_rates[0], *by_hand])
+    with pytest.raises(SettingsError, match=r"the assortment has background \(1, 4\) and successors \(3, 4, 1\)"):
+        hawkes(HawkesSettings(users=30, items=5, tastes=1, successors=1), Assortment(truth.background, after))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def datasets(as_json: Json = False) -> None:
         "`marsrec fit NAME` finds NAME.parquet in the folder that MARSREC_DATA names, or in the cache. Otherwise it "
         "downloads what is accessed by download; of the others it says what copy of your own to put there."
     )
-    console.note("`hawkes` is always there: a synthetic log in which time decides.")
+    console.note("`shop` and `hawkes` are always there: synthetic logs in which time decides, the first with titles.")
 
 
 def prepare(

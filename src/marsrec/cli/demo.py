@@ -1,6 +1,7 @@
-"""The demonstration: three models on synthetic data in which time decides, and a look at what the best one learned."""
+"""The demonstration: what time adds in a synthetic shop whose law is known, and what a model learned of that law."""
 
 import math
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -17,30 +18,39 @@ if TYPE_CHECKING:
 
     from marsrec.data.hawkes import HawkesTruth
     from marsrec.data.histories import Histories
+    from marsrec.data.log import Log
+    from marsrec.recommender import Recommender
 
 TRAINING: dict[str, Any] = {
-    "epochs": 10,
-    "patience": 10,
+    "epochs": 8,
+    "patience": 8,
     "targets_per_batch": 1024,
     "learning_rate": 1e-2,
     "schedule": "cosine",
 }
 OPTIONS = {"length": 50, "encoder.dropout": 0.2, "readout.dropout": 0.2, "item_std": 0.1}
-CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sasrec": ("sasrec", {}),
-    "hawkes-t": ("hawkes-t", {"readout.heads": 3}),
-    "hawkes-t, request clock": ("hawkes-t", {"readout.heads": 3, "readout.clock": "request"}),
+CONTESTANTS: dict[str, tuple[dict[str, Any], str]] = {
+    "sasrec": ({}, "sees the order of purchases"),
+    "hawkes-t": (
+        {"readout.heads": 3, "readout.clock": "request"},
+        "the same encoder, also sees their ages at the request",
+    ),
 }
-BEST = "hawkes-t, request clock"
+BEST = "hawkes-t"
+CHOSEN = ("HR@10", "NDCG@10")
+EXAMPLE = "coffee machine"
+"""What the shopper of the example bought last."""
+MOMENTS = {"10 minutes later": 10 * 60, "30 days later": 30 * 86_400}
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the training.", min=0)] = 0,
     serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that shows why.")] = False,
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
-    """Train sasrec, and hawkes-t on two clocks, on synthetic data in which time decides; show what was learned."""
-    folders = run(out)
+    """Train two models on a synthetic shop in which time decides; show what they recommend, and what they learned."""
+    folders = run(out, seed)
     if serve:
         from marsrec.cli.serve import serve as serve_models
         from marsrec.serve.settings import ServeSettings
@@ -48,105 +58,134 @@ def demo(
         serve_models(ServeSettings(models=tuple(folders), port=port))
 
 
-def run(out: Path) -> list[Path]:
-    """Train sasrec, and hawkes-t on both clocks, on the hawkes log; compare them and explain a recommendation.
+def run(out: Path, seed: int = 0) -> list[Path]:
+    """Train sasrec and hawkes-t on the shop, compare them, and explain a recommendation.
 
     Returns the folders of the models, the best first.
     """
+    console.note("Opening the synthetic shop …")
     with needs("plot", "the demonstration's picture"):  # said before the training, not after it
         import matplotlib.pyplot  # noqa: F401
-    from marsrec.cli.decay_picture import draw_decay
-    from marsrec.data.hawkes import HawkesSettings, hawkes
     from marsrec.data.histories import Histories
-    from marsrec.lab.inspection import read_heads
+    from marsrec.data.shop import articles, shop
+    from marsrec.data.source import SHOP, Source
+    from marsrec.data.titles import with_titles
+
+    log, truth = shop()
+    histories, _ = with_titles(Histories.from_log(log), articles())
+    console.note(
+        f"{histories.n_users:,} shoppers, {histories.n_items:,} articles, {len(histories):,} purchases. A purchase "
+        "brings others about:\nwithin minutes (coffee machine: filters), a day (a mug), or weeks (beans again)."
+    )
+    trained = _train(Source(histories, SHOP, synthetic=True), out, seed)
+    best = trained[BEST]
+    _compare(log, truth, trained)
+    picture = out / "decay.png"
+    _show_scales(log, truth, best, picture)
+    user = _show_shopper(histories, best)
+    console.note(f"\nPicture of the decay curves: {picture}. Next:")
+    if shutil.which("marsrec") is None:
+        console.note(f"  source {Path(sys.prefix).name}/bin/activate")
+    folders = [out / BEST, *(out / name for name in trained if name != BEST)]
+    console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user}")
+    console.note(
+        f"  marsrec serve {shlex.join(map(str, folders))}    # a page that shows why; marsrec demo --serve does both"
+    )
+    console.note("  marsrec fit YOUR_LOG.csv")
+    return folders
+
+
+def _train(source: Any, out: Path, seed: int) -> dict[str, "Recommender"]:
     from marsrec.recommender import Recommender
     from marsrec.training.settings import TrainingSettings
 
-    training = TrainingSettings(**TRAINING)
-    log, truth = hawkes(HawkesSettings())
-    histories = Histories.from_log(log)
-    console.note(
-        f"A synthetic log of {histories.n_users:,} users, {histories.n_items:,} items and {len(histories):,} events. "
-        "Most events are set off by an earlier one, minutes, hours or days ago: time decides what comes next."
-    )
-    trained: dict[str, Recommender] = {}
-    for title, (model, options) in CONTESTANTS.items():
-        console.note(f"\nTraining {title} …")
-        trained[title] = Recommender(model, options=OPTIONS | options, training=training).fit(histories)
-        trained[title].save(out / _folder(title))
-    chosen = ("HR@10", "NDCG@10", "MRR@10")
-    measured = {name: {m: model.metrics["test"][m] for m in chosen} for name, model in trained.items()}
-    console.metrics("Test, all items ranked (× 100)", measured)
-    for title in (name for name in trained if name != "sasrec"):
-        gain = measured[title]["NDCG@10"] / measured["sasrec"]["NDCG@10"] - 1
-        console.note(
-            f"{title}: NDCG@10 {gain:+.1%} against sasrec, which has the same encoder and sees only the order."
-        )
-    console.note("On the request clock hawkes-t also sees the time of the request, which the others do not.")
+    trained = {}
+    for name, (options, sees) in CONTESTANTS.items():
+        console.note(f"\nTraining {name}: {sees} …")
+        recommender = Recommender(name, options=OPTIONS | options, training=TrainingSettings(**TRAINING, seed=seed))
+        trained[name] = recommender.fit(source)
+        recommender.save(out / name)
+    return trained
 
-    best = trained[BEST]
+
+def _compare(log: "Log", truth: "HawkesTruth", trained: dict[str, "Recommender"]) -> None:
+    """Metrics of the models, between what takes no training and what nobody can beat."""
+    import numpy as np
+
+    from marsrec.evaluation.measures import figures, measures
+
+    measured = {"popularity": trained[BEST].metrics["yardsticks"]["test"]["popularity"]}
+    measured |= {model.metrics["model"]: model.metrics["test"] for model in trained.values()}
+    chances = truth.chances(log)
+    targets = _targets(log)
+    items = log.frame["item"].gather(targets).str.slice(1).cast(int).to_numpy()
+    ranks = 1.0 + (chances > chances[np.arange(len(items)), items][:, None]).sum(axis=1)
+    measured["the law itself, if it were known"] = figures(measures(ks=(10,)), ranks)
+    title = "Who finds each shopper's latest purchase among all articles (test, × 100)"
+    console.metrics(title, {name: {metric: row[metric] for metric in CHOSEN} for name, row in measured.items()})
+
+
+def _show_scales(log: "Log", truth: "HawkesTruth", best: "Recommender", picture: Path) -> None:
+    """Time scales side by side, with the share of the latest purchases that each brought about; and their picture."""
+    import numpy as np
+
+    from marsrec.cli.decay_picture import draw_decay
+    from marsrec.data.moments import spell_duration
+    from marsrec.lab.inspection import read_heads
+
     heads = read_heads(best)
     background, *gate = heads.gate.mean(0).tolist()
     lives = heads.half_lives[0, 1:].tolist()  # the same for all users; the first head never fades
-    users = log.frame["user"]
-    test_events = (users != users.shift(-1)).fill_null(True).arg_true().to_numpy()
-    _show_lives(truth, test_events, lives, gate, background)
-    picture = out / "decay.png"
+    targets = _targets(log)
+    unprompted, *shares = (
+        np.bincount(truth.kernels[targets] + 1, minlength=1 + len(truth.rates)) / len(targets)
+    ).tolist()
+    true = sorted(zip((math.log(2) / truth.rates).tolist(), shares, strict=True))
+    rows = [
+        [spell_duration(3600 * life), f"{share:.2f}", spell_duration(3600 * found), f"{chance:.2f}"]
+        for (life, share), (found, chance) in zip(true, sorted(zip(lives, gate, strict=True)), strict=True)
+    ]
+    rows.append(["no earlier purchase", f"{unprompted:.2f}", "no earlier purchase", f"{background:.2f}"])
+    columns = ["true half-life", "brought about", "learned half-life", "mean gate"]
+    console.table(f"Time scales of the shop, and what {BEST} learned of them", columns, rows)
     draw_decay(picture, truth, lives, gate)
 
-    user, last = _example_user(histories)
-    soon, later = last + 10 * 60, last + 30 * 86_400
-    lists = [best.recommend(user, k=5, at=moment, mask_seen=False)["item"] for moment in (soon, later)]
-    title = f"Recommended to {user} at two moments after the latest event"
-    rows = [[rank, *items] for rank, items in enumerate(zip(*lists, strict=True), start=1)]
-    console.table(title, ["rank", "10 minutes later", "30 days later"], rows)
-    console.note("Why, 10 minutes later:")
-    console.sentence(best.explain(user, lists[0][0], at=soon).text())
-    console.note(f"\nPicture of the decay curves: {picture}")
-    folder = out / _folder(BEST)
-    console.note(f"Saved models: {', '.join(str(out / _folder(title)) for title in trained)}. Next:")
-    if shutil.which("marsrec") is None:
-        console.note(f"  source {Path(sys.prefix).name}/bin/activate")
-    console.note(f"  marsrec recommend {folder} --user {user}")
-    console.note(f"  marsrec explain {folder} --user {user}")
-    console.note(f"  marsrec serve {folder} {out / 'sasrec'}    # http://127.0.0.1:8000 is a page that shows why")
-    console.note("  marsrec fit YOUR_LOG.csv")
-    return [folder, *(out / _folder(title) for title in trained if title != BEST)]
+
+def _show_shopper(histories: "Histories", best: "Recommender") -> Any:
+    """What is recommended to one shopper at two moments, and why."""
+    user, length, last, bought = _example(histories)
+    lists = {name: best.recommend(user, k=5, at=last + wait, mask_seen=False)["item"] for name, wait in MOMENTS.items()}
+    title = f"For {user}, who just bought {bought}"
+    rows = [[rank, *map(best.item_ids.title, items)] for rank, items in enumerate(zip(*lists.values(), strict=True), 1)]
+    console.table(title, ["", *lists], rows)
+    console.note(
+        f"(Of all whose latest purchase is a {EXAMPLE}, the shopper with a history of median length, {length}.)"
+    )
+    first, wait = next(iter(MOMENTS.items()))
+    console.sentence(best.explain(user, lists[first][0], at=last + wait).sentence())
+    return user
 
 
-def _folder(title: str) -> str:
-    return title.replace(",", "").replace(" ", "-")
-
-
-def _show_lives(
-    truth: "HawkesTruth", last: "NDArray[np.int64]", lives: list[float], gate: list[float], background: float
-) -> None:
-    """Time scales side by side, with the share of the last events (by their rows) that each brought about."""
+def _targets(log: "Log") -> "NDArray[np.int64]":
+    """Rows of the users' latest events, which models are tested on."""
     import numpy as np
 
-    unprompted, *shares = (np.bincount(truth.kernels[last] + 1, minlength=1 + len(truth.rates)) / len(last)).tolist()
-    true = sorted(zip((math.log(2) / truth.rates).tolist(), shares, strict=True))
-    learned = sorted(zip(lives, gate, strict=True))
-    rows = [
-        [_spell(life), f"{share:.2f}", _spell(found), f"{chance:.2f}"]
-        for (life, share), (found, chance) in zip(true, learned, strict=True)
-    ]
-    rows.append(["background", f"{unprompted:.2f}", "background", f"{background:.2f}"])
-    columns = ["true half-life", "share of test events", "learned half-life", "gate"]
-    console.table(f"Time scales of the process, and of {BEST}", columns, rows)
-    console.note(
-        "A gate is the chance that an earlier event sets off the next one at this time scale, mean over users."
+    return np.flatnonzero((log.frame["user"] != log.frame["user"].shift(-1)).fill_null(True).to_numpy())
+
+
+def _example(histories: "Histories") -> tuple[Any, int, int, str]:
+    """A shopper, the length of the history, and when and what was bought last: of median length among all EXAMPLEs."""
+    import numpy as np
+
+    titles = histories.item_ids.titles
+    assert titles is not None
+    last = histories.offsets[1:] - 1
+    bought = titles.gather(histories.items[last] - 1)
+    alike = np.flatnonzero(bought.str.ends_with(EXAMPLE).to_numpy())
+    chosen = int(alike[np.argsort(histories.lengths[alike], kind="stable")[len(alike) // 2]])
+    return (
+        histories.user_ids.ids[chosen],
+        int(histories.lengths[chosen]),
+        int(histories.times[last[chosen]]),
+        bought[chosen],
     )
-
-
-def _spell(hours: float) -> str:
-    from marsrec.data.moments import spell_duration
-
-    return spell_duration(3600 * hours)
-
-
-def _example_user(histories: "Histories") -> tuple[Any, int]:
-    """A user with a history of typical length, and the time of the latest event."""
-    lengths = histories.lengths
-    chosen = int(lengths.argsort(kind="stable")[len(lengths) // 2])
-    return histories.user_ids.ids[chosen], int(histories.times[histories.offsets[chosen + 1] - 1])

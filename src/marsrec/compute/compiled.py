@@ -117,7 +117,7 @@ def _shared_code() -> bytes:
 
 
 class _Announcer(event.Listener):
-    """Says that kernels of this package are being compiled, and how long each took."""
+    """Says that kernels of this package are being compiled and, to those who debug, how long each took."""
 
     def __init__(self) -> None:
         self.began: list[float] = []
@@ -130,7 +130,7 @@ class _Announcer(event.Listener):
             if dispatcher.stats.cache_path is None:
                 kept = "there is no place to keep them for the next time (NUMBA_CACHE_DIR names one)"
             if kept != self.heading:
-                log.info(f"Compiling kernels for this CPU; {kept}:")
+                log.info(f"Compiling kernels for this CPU; {kept}.")
                 self.heading = kept
         self.began.append(time.monotonic())
 
@@ -138,7 +138,7 @@ class _Announcer(event.Listener):
         began, function = self.began.pop(), event.data["dispatcher"].py_func
         if _is_own(function) and not self.began:
             name = f"{function.__module__.removeprefix('marsrec.')}.{function.__name__}"
-            log.info(f"  compiled {name} in {time.monotonic() - began:.1f} s")
+            log.debug(f"  compiled {name} in {time.monotonic() - began:.1f} s")
 
 
 def _is_own(function: Callable[..., Any]) -> bool:

@@ -161,4 +161,6 @@ def find(name: str) -> Dataset:
     if name in CATALOG:
         return CATALOG[name]
     guess = "".join(f" Did you mean {close}?" for close in difflib.get_close_matches(name.lower(), CATALOG, n=1))
-    raise DataError(f"there is no data set {name!r}.{guess} Known are {', '.join(CATALOG)}, and the synthetic hawkes.")
+    raise DataError(
+        f"there is no data set {name!r}.{guess} Known are {', '.join(CATALOG)}, and the synthetic shop and hawkes."
+    )

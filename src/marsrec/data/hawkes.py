@@ -1,4 +1,4 @@
-"""Synthetic logs from a branching multi-rate Hawkes process, with the truth beside them: the embedded default data.
+"""Synthetic logs from a branching multi-rate Hawkes process, with the truth beside them.
 
 A user's events come from the background at a rate μ_u, or are children of earlier events of the same user. An event
 that happened x hours ago has children at the rate ::
@@ -6,8 +6,9 @@ that happened x hours ago has children at the rate ::
     φ_u(x) = n Σ_k w_uk β_k exp(-β_k x)
 
 with the branching ratio n (the expected number of children of an event), K rates β_k that all users share, and weights
-w_uk, summing to 1, that differ from user to user. A child's item is one of the few successors of its parent's item; a
-background item follows the popularity within the user's taste.
+w_uk, summing to 1, that differ from user to user. A child's item is one of the few successors of its parent's item at
+that kernel; a background item follows the popularity within the user's taste. Both are drawn, with the same successors
+at all kernels, unless an `Assortment` gives them: `marsrec.data.shop` has one of articles with names.
 
 What comes next depends on which earlier events are still alive, a matter of minutes and days and not of positions: two
 events back can be minutes or weeks ago. How much that tells depends on the clock. Measured at the latest event, the
@@ -88,6 +89,26 @@ class HawkesSettings(Settings):
 
 
 @dataclass(frozen=True, eq=False)
+class Assortment:
+    """What items there are: where they come from, and where they lead."""
+
+    background: Floats
+    """(tastes, items) probabilities of background items."""
+    successors: Ints
+    """(K, items, S) items that an item leads to at each kernel, the likeliest first."""
+
+    def check(self, settings: HawkesSettings) -> None:
+        """Raise unless there are as many of everything as the settings say."""
+        background = (settings.tastes, settings.items)
+        successors = (len(settings.half_lives), settings.items, settings.successors)
+        if (self.background.shape, self.successors.shape) != (background, successors):
+            raise SettingsError(
+                f"hawkes: the assortment has background {self.background.shape} and successors "
+                f"{self.successors.shape}; by the settings they are {background} and {successors}. Let them agree."
+            )
+
+
+@dataclass(frozen=True, eq=False)
 class HawkesTruth:
     """The law that a log was drawn from, and how each event came about. User 17 is "u17" in the log, item 3 "i3"."""
 
@@ -106,24 +127,42 @@ class HawkesTruth:
     tastes: Ints
     """(users,) taste of each user."""
     successors: Ints
-    """(items, S) items that an item leads to, the likeliest first."""
+    """(K, items, S) items that an item leads to at each kernel, the likeliest first."""
     successor_probabilities: Floats
-    """(S,) the same for all items."""
+    """(S,) the same for all items and kernels."""
     parents: Ints
     """(events,) row of the parent in the log; -1 = background."""
     kernels: Ints
     """(events,) kernel that brought the event about; -1 = background."""
 
+    def chances(self, log: Log) -> Floats:
+        """(users, items) of each user's last event, by one who knows the law, the events before, and when it happens.
+
+        Proportional to the probabilities of the items. No model can rank them better.
+        """
+        users, items = (log.frame[column].str.slice(1).cast(pl.Int64).to_numpy() for column in ("user", "item"))
+        hours = log.frame["time"].to_numpy() / 3600
+        last = np.flatnonzero(np.diff(users, append=-1))
+        past = np.delete(np.arange(len(users)), last)
+        users, items, ages = users[past], items[past], (hours[last][users] - hours)[past]
+        intensity = self.branching * self.user_weights[users] * self.rates * np.exp(-ages[:, None] * self.rates)
+        chances: Floats = self.background_rates[:, None] * self.background[self.tastes]
+        for successors, children in zip(self.successors, intensity.T, strict=True):
+            np.add.at(chances, (users[:, None], successors[items]), children[:, None] * self.successor_probabilities)
+        return chances
+
 
 _DEFAULTS = HawkesSettings()
 
 
-def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
+def hawkes(settings: HawkesSettings = _DEFAULTS, assortment: Assortment | None = None) -> tuple[Log, HawkesTruth]:
     """Draw a log from a multi-rate Hawkes process.
 
     Parameters
     ----------
     settings : HawkesSettings, optional
+    assortment : Assortment, optional
+        As many tastes, items, kernels and successors as the settings say. By default it is drawn.
 
     Returns
     -------
@@ -140,8 +179,10 @@ def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
     >>> truth.rates.round(3)
     array([2.773, 0.087, 0.003])
     """
+    if assortment:
+        assortment.check(settings)
     generator = np.random.default_rng(settings.seed)
-    users, items, kernels = settings.users, settings.items, len(settings.half_lives)
+    users, kernels = settings.users, len(settings.half_lives)
     weights = np.array(settings.weights) / sum(settings.weights)
     probabilities = settings.successor_ratio ** np.arange(settings.successors)
     low, high = np.log(settings.background_hours)
@@ -153,9 +194,9 @@ def hawkes(settings: HawkesSettings = _DEFAULTS) -> tuple[Log, HawkesTruth]:
         user_weights=generator.dirichlet(settings.concentration * kernels * weights, users),
         branching=settings.branching,
         background_rates=np.exp(-generator.uniform(low, high, users)),
-        background=_background(settings, generator),
+        background=assortment.background if assortment else _background(settings, generator),
         tastes=generator.integers(settings.tastes, size=users),
-        successors=_successors(items, settings.successors, generator),
+        successors=assortment.successors if assortment else _successors(settings, generator),
         successor_probabilities=probabilities / probabilities.sum(),
         parents=np.full(offsets[-1], -1),
         kernels=np.full(offsets[-1], -1),
@@ -189,11 +230,11 @@ def _background(settings: HawkesSettings, generator: np.random.Generator) -> Flo
     return law
 
 
-def _successors(items: int, count: int, generator: np.random.Generator) -> Ints:
-    """Choose distinct successors for each item, never the item itself."""
-    keys = generator.random((items, items))
+def _successors(settings: HawkesSettings, generator: np.random.Generator) -> Ints:
+    """Choose distinct successors for each item, never the item itself, the same for all kernels."""
+    keys = generator.random((settings.items, settings.items))
     np.fill_diagonal(keys, 2.0)
-    return np.argsort(keys, axis=1)[:, :count]
+    return np.tile(np.argsort(keys, axis=1)[:, : settings.successors], (len(settings.half_lives), 1, 1))
 
 
 @kernel(parallel=False, exact=True)
@@ -238,7 +279,7 @@ def _unfold(
                     parent -= 1
                     chance -= strengths[user, kernel] * rate * np.exp(-rate * (now - hours[parent]))
                 which = np.searchsorted(probabilities, generator.random() * probabilities[-1])
-                items[event], parents[event], kernels[event] = successors[items[parent], which], parent, kernel
+                items[event], parents[event], kernels[event] = successors[kernel, items[parent], which], parent, kernel
             hours[event] = now
             intensity += strengths[user] * rates
             event += 1

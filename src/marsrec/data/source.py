@@ -1,4 +1,4 @@
-"""Opening data: a catalog name, the embedded hawkes log, a log file, a prepared folder, a dataframe, or histories."""
+"""Opening data: a catalog name, an embedded log, a log file, a prepared folder, a dataframe, or histories."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +10,14 @@ from marsrec.data.hawkes import HawkesSettings, hawkes
 from marsrec.data.histories import Histories, Ties
 from marsrec.data.log import Log, LogSettings, read_log
 from marsrec.data.public import load
+from marsrec.data.shop import articles, shop
+from marsrec.data.titles import with_titles
 from marsrec.errors import DataError, SettingsError
 
 EMBEDDED = "hawkes"
+"""The general process; experiments may change its settings."""
+SHOP = "shop"
+"""The same with named articles."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,10 @@ def open_data(
     Parameters
     ----------
     data : str, Path, several of them, dataframe, Log, Histories or Source
-        A log file, several, a folder of parts or a pattern; a folder that `marsrec prepare` wrote, "hawkes", or a name
-        that `marsrec datasets` lists; a file or folder comes before a name. Or the data themselves: a dataframe of
-        pandas, polars, pyarrow or whatever else narwhals knows, or what was opened already.
+        A log file, several, a folder of parts or a pattern; a folder that `marsrec prepare` wrote, a name that
+        `marsrec datasets` lists, or "shop" or "hawkes", the embedded logs; a file or folder comes before a name. Or the
+        data themselves: a dataframe of pandas, polars, pyarrow or whatever else narwhals knows, or what was opened
+        already.
     log_settings : LogSettings, optional
         How to read a file or dataframe.
     filters : FilterSettings, optional
@@ -86,16 +92,22 @@ def open_data(
             "Leave them out."
         )
     origin: dict[str, Any] = {}
+    titles = None
     if path is None:
         log = data if isinstance(data, Log) else read_log(data, reading)
     elif of_files:
         log, origin = read_log(path, reading), {"name": _called(path)}
     elif str(path) == EMBEDDED:
         log, origin = hawkes(HawkesSettings())[0], {"name": EMBEDDED, "synthetic": True}
+    elif str(path) == SHOP:
+        log, origin, titles = shop()[0], {"name": SHOP, "synthetic": True}, articles()
     else:
         log, origin = load(str(path)), {"name": str(path), "public": str(path)}
     log = filters.apply(log)
-    return Source(histories=Histories.from_log(log, ties), notes=log.notes, columns=reading.columns, **origin)
+    histories = Histories.from_log(log, ties)
+    if titles is not None:
+        histories, _ = with_titles(histories, titles)
+    return Source(histories, notes=log.notes, columns=reading.columns, **origin)
 
 
 def _called(path: Path) -> str:
