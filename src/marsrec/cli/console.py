@@ -74,16 +74,16 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     """Print a table; numbers are aligned on the right."""
     rows = [[_text(cell) for cell in row] for row in rows]
     named = any(columns)
-    grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold", show_header=named)
+    grid = Table(header_style="bold", show_header=named)
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in rows if row[index])  # an empty cell is neither
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         grid.add_row(*map(escape, row))  # an id or a title may look like markup
-    if results.is_terminal:
-        results.print(grid)
-    else:  # a file or a pipe has no width to fit into
-        Console(file=results.file, width=200).print(grid)
+    # A file or a pipe has no width to fit into. A title of the grid itself would be broken to the grid's width.
+    console = results if results.is_terminal else Console(file=results.file, width=200)
+    console.print(title, style="bold", markup=False, highlight=False)
+    console.print(grid)
 
 
 def metrics(title: str, measured: Mapping[str, Mapping[str, float]]) -> None:

@@ -121,7 +121,7 @@ def _compare(log: "Log", truth: "HawkesTruth", trained: dict[str, "Recommender"]
     items = log.frame["item"].gather(targets).str.slice(1).cast(int).to_numpy()
     ranks = 1.0 + (chances > chances[np.arange(len(items)), items][:, None]).sum(axis=1)
     measured["the law itself, if it were known"] = figures(measures(ks=(10,)), ranks)
-    title = "Who finds each shopper's latest purchase among all articles (test, × 100)"
+    title = "Test on latest purchases, all articles ranked (× 100)"
     console.metrics(title, {name: {metric: row[metric] for metric in CHOSEN} for name, row in measured.items()})
 
 
@@ -155,7 +155,7 @@ def _show_shopper(histories: "Histories", best: "Recommender") -> Any:
     """What is recommended to one shopper at two moments, and why."""
     user, length, last, bought = _example(histories)
     lists = {name: best.recommend(user, k=5, at=last + wait, mask_seen=False)["item"] for name, wait in MOMENTS.items()}
-    title = f"For {user}, who just bought {bought}"
+    title = f"For {user}, whose latest purchase is {bought}"
     rows = [[rank, *map(best.item_ids.title, items)] for rank, items in enumerate(zip(*lists.values(), strict=True), 1)]
     console.table(title, ["", *lists], rows)
     console.note(
