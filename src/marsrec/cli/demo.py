@@ -83,13 +83,13 @@ def run(out: Path, seed: int = 0) -> list[Path]:
     picture = out / "decay.png"
     _show_scales(log, truth, best, picture)
     user = _show_shopper(histories, best)
-    console.note(f"\nPicture of the decay curves: {picture}. Next:")
+    console.note(f"Picture of the decay curves: {picture}. Next:")
     if shutil.which("marsrec") is None:
         console.note(f"  source {Path(sys.prefix).name}/bin/activate")
     folders = [out / BEST, *(out / name for name in trained if name != BEST)]
     console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user}")
     console.note(
-        f"  marsrec serve {shlex.join(map(str, folders))}    # a page that shows why; marsrec demo --serve does both"
+        f"  marsrec serve {shlex.join(map(str, folders))}    # a page that shows why (or: marsrec demo --serve)"
     )
     console.note("  marsrec fit YOUR_LOG.csv")
     return folders
@@ -101,7 +101,7 @@ def _train(source: Any, out: Path, seed: int) -> dict[str, "Recommender"]:
 
     trained = {}
     for name, (options, sees) in CONTESTANTS.items():
-        console.note(f"\nTraining {name}: {sees} …")
+        console.note(f"Training {name}: {sees} …")
         recommender = Recommender(name, options=OPTIONS | options, training=TrainingSettings(**TRAINING, seed=seed))
         trained[name] = recommender.fit(source)
         recommender.save(out / name)
