@@ -42,19 +42,6 @@ Outcome = bool | Exception
 """Whether a run was finished, or what went wrong."""
 
 
-@contextmanager
-def alone(folder: Path, what: str) -> Iterator[None]:
-    """Keep other processes off a folder; raises if one is at it. The lock ends with the process that holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SettingsError(f"{folder}: another process is at this {what}.") from None
-        yield
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a run's training state, its saved model and its result are."""

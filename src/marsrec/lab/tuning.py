@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from marsrec.atomic import atomic_file, refuse_foreign
+from marsrec.atomic import alone, atomic_file, refuse_foreign
 from marsrec.data.filters import FilterSettings
 from marsrec.data.histories import Ties
 from marsrec.data.log import LogSettings
@@ -18,7 +18,6 @@ from marsrec.data.splits import SplitSettings
 from marsrec.errors import SettingsError, needs
 from marsrec.evaluation.compare import Comparison, compare
 from marsrec.evaluation.significance import LEVEL
-from marsrec.lab.runner import alone
 from marsrec.lab.search import SEARCH, Candidate, Search
 from marsrec.lab.search_space import tuned, value_of
 from marsrec.recommender import Recommender
