@@ -1,5 +1,6 @@
 """What stands around the package: workflows, citation, changelog, container file. Each passes its linter."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -66,6 +67,22 @@ def test_workflows_test_each_python_that_we_name() -> None:
     named = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
     assert matrix["python"] == named
     assert {system.partition("-")[0] for system in matrix["system"]} == {"ubuntu", "macos", "windows"}
+
+
+def test_text_files_name_their_encoding() -> None:
+    """Else it is the system's, which on Windows is not UTF-8."""
+    unnamed = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for room in ("src", "reproduction")
+        for path in (ROOT / room).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("read_text", "write_text")
+        and len(call.args) <= (call.func.attr == "write_text")
+        and not any(keyword.arg == "encoding" for keyword in call.keywords)
+    ]
+    assert not unnamed
 
 
 def test_one_version() -> None:

@@ -7,11 +7,21 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from marsrec.errors import DataError, SettingsError
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[str]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+else:
     import fcntl
+
+    def _lock(file: IO[str]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
 
 LOCK = "lock"
 """File in a folder that the process at it holds locked."""
@@ -99,13 +109,12 @@ def alone(folder: Path, what: str) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w", encoding="utf-8") as file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SettingsError(
-                    f"{folder}: another process is at this {what}. Wait for it, end it, or choose another folder."
-                ) from None
+        try:
+            _lock(file)
+        except OSError:
+            raise SettingsError(
+                f"{folder}: another process is at this {what}. Wait for it, end it, or choose another folder."
+            ) from None
         yield
 
 

@@ -44,7 +44,7 @@ class Deadly(Place):
 
     @contextmanager
     def mine(self) -> Iterator[None]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
         yield
 
 

@@ -36,7 +36,7 @@ def test_a_killed_runner_goes_on_to_the_same_results(experiment: Path, tmp_path:
         assert killed.poll() is None, "ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     assert [first.progress(), second.progress()] == ["done", "begun"]
     assert not second.result.exists()
@@ -69,6 +69,7 @@ run_all([(Run(data="any", model="sasrec"), Endless("endless", folder, folder))],
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc")
 def test_workers_do_not_outlive_a_killed_runner(tmp_path: Path) -> None:
     killed = subprocess.Popen([sys.executable, "-c", RUNNER, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
     place = Endless("endless", tmp_path, tmp_path)
@@ -80,7 +81,7 @@ def test_workers_do_not_outlive_a_killed_runner(tmp_path: Path) -> None:
     worker = int(place.visitor.read_text())
     assert worker != killed.pid
     assert is_alive(worker)
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     while is_alive(worker):
         assert time.monotonic() < deadline, "the worker goes on"
@@ -96,6 +97,7 @@ def is_alive(process: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
 def test_ctrl_c_stops_all_workers_at_once(experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = [Endless(place.name, place.runs, place.results) for _, place in places(experiment, tmp_path)]
     by_name = {place.name: place for place in chosen}

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -27,6 +28,9 @@ from marsrec import Recommender
 from marsrec.serve.app import serve
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
+
+if sys.platform == "win32":
+    pytest.skip("its servers are forked and get signals", allow_module_level=True)
 
 KILLS = int(os.environ.get("MARSREC_TEST_KILLS", "2"))
 EVENTS = int(os.environ.get("MARSREC_TEST_EVENTS", "120"))

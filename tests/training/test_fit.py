@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -110,7 +109,7 @@ def test_resume_after_sigkill_equals_the_undisturbed_run_bit_for_bit(tmp_path: P
         assert killed.poll() is None, "finished before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     assert pl.read_csv(state).height < 8
 
