@@ -176,6 +176,9 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str)
     opened.goto(address)
     opened.wait_for_selector(".recs li")
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    opened.click("#tab-own")
+    assert not opened.is_visible("#user-search")
+    assert opened.is_visible("#own-clear")
     assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
     context.close()
 
