@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from marsrec.recommender.explanation import Explanation
-from marsrec.recommender.sentence import Clock, sentence
+from marsrec.recommender.sentence import Clock, past_events, sentence, why
 
 MINUTE, DAY = 60.0, 86_400.0
 
@@ -112,6 +113,22 @@ def test_without_an_event_in_favour_no_event_is_called_the_reason() -> None:
         "soap: because of tea just now (100 %); against it: jam 1 day ago (-300 %); "
         "past events bring nothing of the score, the last state the rest."
     )
+
+
+def test_only_reasons_that_may_be_named_are_looked_at_one_by_one() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(300):
+        count = int(draw.integers(1, 30))
+        shares = draw.standard_normal((2, count)) * draw.choice([0.01, 1.0], count) + draw.choice([-1, 0, 1])
+        lives, last_state = ["endless", "1 hour"][draw.integers(2) :][:2], float(draw.standard_normal())
+        events = [f"e{place}" for place in range(count)]
+        found = why("soap", events, shares[-len(lives) :], lives, last_state)
+        all_reasons = list(
+            zip(events, (shares[1] + shares[0] * (len(lives) == 2 and count == 1)).tolist(), strict=True)
+        )
+        if len(lives) == 2 and count > 1:
+            all_reasons.append((past_events(count), float(shares[0].sum())))
+        assert found == sentence("soap", all_reasons, last_state)
 
 
 @pytest.mark.parametrize("last_state", [0.0, 2.0])

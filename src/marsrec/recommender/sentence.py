@@ -26,7 +26,7 @@ NOTHING = 0.01
 """Up to which part of the last state's share past events count for nothing."""
 
 
-def sentence(item: str, reasons: Sequence[Reason], last_state: float) -> str:
+def sentence(item: str, reasons: Sequence[Reason], last_state: float, others: tuple[float, float] = (0.0, 0.0)) -> str:
     """Say why an item has its score.
 
     Parameters
@@ -37,6 +37,9 @@ def sentence(item: str, reasons: Sequence[Reason], last_state: float) -> str:
         Past events in words, with their shares of the score, in any order.
     last_state : float
         The share of the last state; the score is the sum of all.
+    others : (float, float)
+        What further past events add up to in favour of the item, and against it; none of them counts for more than the
+        first `NAMED` reasons in its direction do.
 
     Examples
     --------
@@ -48,17 +51,17 @@ def sentence(item: str, reasons: Sequence[Reason], last_state: float) -> str:
     """
     favour = sorted((reason for reason in reasons if reason[1] > 0), key=_share, reverse=True)
     against = sorted((reason for reason in [*reasons, ("the last state", last_state)] if reason[1] < 0), key=_share)
-    total, brought = sum(map(_share, favour)), sum(map(_share, reasons))
+    total, brought = sum(map(_share, favour)) + others[0], sum(map(_share, reasons)) + sum(others)
     if told := total > NOTHING * abs(last_state):
-        clauses = [f"because of {_listed(favour, total)}"]
+        clauses = [f"because of {_listed(favour, others[0], total)}"]
     elif last_state > 0:
         clauses = [
             f"because of the last state; {'past events hardly speak' if total else 'no past event speaks'} for it"
         ]
     else:
         clauses = [f"{'hardly anything' if total else 'nothing'} speaks for it"]
-    if against and -sum(map(_share, against)) >= WORTH * max(total, last_state):
-        clauses.append(f"against it: {_listed(against, total if told else None)}")
+    if against and -sum(map(_share, against)) - others[1] >= WORTH * max(total, last_state):
+        clauses.append(f"against it: {_listed(against, others[1], total if told else None)}")
     if told and last_state >= WORTH * total:
         part = f"{100 * brought / (brought + last_state):.0f} %" if brought > 0 else "nothing"
         clauses.append(f"past events bring {part} of the score, the last state the rest")
@@ -92,10 +95,13 @@ def why(
     Filters: because of Kettle just now (75 %) and all 2 past events whatever their age (25 %).
     """
     alike = np.array([life == ENDLESS and len(events) > 1 for life in half_lives])
-    reasons = list(zip(events, shares[~alike].sum(0).tolist(), strict=True))
+    each = shares[~alike].sum(0)
+    first = {*np.argsort(-each, kind="stable")[:NAMED].tolist(), *np.argsort(each, kind="stable")[:NAMED].tolist()}
+    reasons = [(events[place], float(each[place])) for place in sorted(first)]
+    left = np.delete(each, list(first))  # of a long history nearly all
     if alike.any():
         reasons.append((past_events(len(events)), float(shares[alike].sum())))
-    return sentence(item, reasons, last_state)
+    return sentence(item, reasons, last_state, (float(left[left > 0].sum()), float(left[left < 0].sum())))
 
 
 def past_event(name: str, age: float, clock: Clock, *, latest: bool) -> str:
@@ -141,9 +147,9 @@ def _share(reason: Reason) -> float:
     return reason[1]
 
 
-def _listed(reasons: Sequence[Reason], total: float | None) -> str:
-    """The first reasons by name and the others together, in percent of `total` if there is one."""
-    whole = sum(map(_share, reasons))
+def _listed(reasons: Sequence[Reason], others: float, total: float | None) -> str:
+    """The first reasons by name and all others together, in percent of `total` if there is one."""
+    whole = sum(map(_share, reasons)) + others
     named = [reason for reason in reasons[:NAMED] if reason[1] / whole >= WORTH] or reasons[:1]
     rest = whole - sum(map(_share, named))
     parts = [*named, ("others", rest)] if abs(rest) >= 0.005 * abs(total or whole) else [*named]
