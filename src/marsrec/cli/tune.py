@@ -113,7 +113,7 @@ def tune(
     if as_json:
         console.as_json(
             {
-                **json.loads((found.folder / "tuned.json").read_text()),
+                **json.loads((found.folder / "tuned.json").read_text(encoding="utf-8")),
                 "folder": str(model_folder),
                 "command": console.command(*command),
                 "trials": found.trials.to_dicts(),

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +17,8 @@ from numba.core import event
 from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler_lock import global_compiler_lock
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +95,13 @@ _LOCKED: set[str] = set()
 @contextmanager
 def _locked(file: str) -> Iterator[None]:
     """Hold a source file, unless this process does already: a kernel may call others of the same file."""
-    if fcntl is None or file in _LOCKED:
+    if file in _LOCKED:
         yield
         return
     with Path(file).open("rb") as source:
-        with suppress(OSError):  # not all file systems know locks
-            fcntl.flock(source, fcntl.LOCK_EX)
+        if sys.platform != "win32":
+            with suppress(OSError):  # not all file systems know locks
+                fcntl.flock(source, fcntl.LOCK_EX)
         _LOCKED.add(file)
         try:
             yield

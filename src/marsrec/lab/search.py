@@ -256,8 +256,10 @@ class Search:
         file = self.folder / SEARCH
         if not file.exists():
             with atomic_file(file) as temporary:
-                temporary.write_text(json.dumps(about, indent=2) + "\n")
-        elif different := [name for name, value in json.loads(file.read_text()).items() if about.get(name) != value]:
+                temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        elif different := [
+            name for name, value in json.loads(file.read_text(encoding="utf-8")).items() if about.get(name) != value
+        ]:
             raise SettingsError(
                 f"{self.folder}: holds a search with other {' and '.join(different)}. Go on with the same ones, or "
                 "choose another folder."

@@ -211,4 +211,4 @@ def _write(found: Tuned, best: Candidate) -> None:
         "compared": rows,
     }
     with atomic_file(found.folder / RESULT) as temporary:
-        temporary.write_text(json.dumps(result, indent=2) + "\n")
+        temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -5,8 +5,8 @@ import contextlib
 import logging
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
+from marsrec import __version__
 from marsrec.errors import MarsrecError, SettingsError
 from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
@@ -46,7 +47,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
     app = FastAPI(
         title="marsrec",
-        version=version("marsrec"),
+        version=__version__,
         summary="Next-item recommendation from timestamped histories.",
         lifespan=lifespan,
         docs_url=None,  # its pages load scripts from elsewhere: ours is `page/docs.html`
@@ -90,22 +91,27 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
         tasks.add(task)  # the loop itself does not keep it
         task.add_done_callback(tasks.discard)
 
-    try:
-        # Not the loop's own way, which in the end leaves a signal that kills.
-        before = signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(hung_up))
-    except (ValueError, AttributeError):  # not the main thread, or no such signal
+    if (hangup := _hangup()) is None:
         yield
         return
+    # Not the loop's own way, which in the end leaves a signal that kills.
+    before = signal.signal(hangup, lambda *_: loop.call_soon_threadsafe(hung_up))
     try:
         yield
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(hangup, before)
+
+
+def _hangup() -> int | None:
+    """SIGHUP, where the system has it and it reaches this thread."""
+    here = threading.current_thread() is threading.main_thread()
+    return getattr(signal, "SIGHUP", None) if here else None
 
 
 def serve(settings: ServeSettings) -> None:
     """Serve until a signal ends the process; what was begun is finished first."""
-    with contextlib.suppress(ValueError, AttributeError):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to load anew
+    if (hangup := _hangup()) is not None:
+        signal.signal(hangup, signal.SIG_IGN)  # until there is something to load anew
     listener = _listen(settings)  # before the models are loaded, which takes a while
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
