@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
@@ -72,4 +73,7 @@ def test_the_shopper_is_chosen_by_the_rule_that_is_told(shown: tuple[str, str, P
 def test_what_is_printed_as_next_can_be_pasted(shown: tuple[str, str, Path]) -> None:
     _, err, folder = shown
     assert f"marsrec serve '{folder}/hawkes-t' '{folder}/sasrec'" in err  # the folder's name has a space
+    explain = re.search(r"^  marsrec (explain .+)$", err, re.MULTILINE)
+    assert explain is not None
+    assert "coffee machine  10 minutes" in outputs(*shlex.split(explain[1]))[0]
     assert (folder / "decay.png").read_bytes().startswith(b"\x89PNG")

@@ -4,6 +4,7 @@ import math
 import shlex
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,12 +83,12 @@ def run(out: Path, seed: int = 0) -> list[Path]:
     _compare(log, truth, trained)
     picture = out / "decay.png"
     _show_scales(log, truth, best, picture)
-    user = _show_shopper(histories, best)
+    user, soon = _show_shopper(histories, best)
     console.note(f"Picture of the decay curves: {picture}. Next:")
     if shutil.which("marsrec") is None:
         console.note(f"  source {Path(sys.prefix).name}/bin/activate")
     folders = [out / BEST, *(out / name for name in trained if name != BEST)]
-    console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user}")
+    console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user} --at {soon}")
     console.note(
         f"  marsrec serve {shlex.join(map(str, folders))}    # a page that shows why (or: marsrec demo --serve)"
     )
@@ -146,13 +147,13 @@ def _show_scales(log: "Log", truth: "HawkesTruth", best: "Recommender", picture:
         for (life, share), (found, chance) in zip(true, sorted(zip(lives, gate, strict=True)), strict=True)
     ]
     rows.append(["no earlier purchase", f"{unprompted:.2f}", "no earlier purchase", f"{background:.2f}"])
-    columns = ["true half-life", "brought about", "learned half-life", "mean gate"]
+    columns = ["true half-life", "share of purchases", "learned half-life", "mean gate"]
     console.table(f"Time scales of the shop, and what {BEST} learned of them", columns, rows)
     draw_decay(picture, truth, lives, gate)
 
 
-def _show_shopper(histories: "Histories", best: "Recommender") -> Any:
-    """What is recommended to one shopper at two moments, and why."""
+def _show_shopper(histories: "Histories", best: "Recommender") -> tuple[Any, str]:
+    """What is recommended to one shopper at two moments, and why; returns who it is, and the first moment."""
     user, length, last, bought = _example(histories)
     lists = {name: best.recommend(user, k=5, at=last + wait, mask_seen=False)["item"] for name, wait in MOMENTS.items()}
     title = f"For {user}, whose latest purchase is {bought}"
@@ -163,7 +164,7 @@ def _show_shopper(histories: "Histories", best: "Recommender") -> Any:
     )
     first, wait = next(iter(MOMENTS.items()))
     console.sentence(best.explain(user, lists[first][0], at=last + wait).sentence())
-    return user
+    return user, datetime.fromtimestamp(last + wait, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _targets(log: "Log") -> "NDArray[np.int64]":
