@@ -7,7 +7,7 @@ LIGHT  := $(VENV)/.light
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint docs bench clean
 
 setup: $(READY)
 
@@ -34,9 +34,13 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site, in site/; notebooks are executed, so that it shows what they print.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 EXECUTE_NOTEBOOKS=true $(BIN)/mkdocs build --strict
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src benchmarks -name '*.nb[ic]' -delete  # compiled kernels

@@ -1,6 +1,7 @@
-"""The code of README and docs runs, and the commands that they name exist.
+"""The code of README and docs runs, the commands that they name exist, and README's figures are those of the results.
 
-A block under `<!-- not run: REASON -->` is left out. One with a `title` is written to that file, for those after it.
+`test_site.py` and `test_notebooks.py` beside this hold the site and the notebooks. A block under
+`<!-- not run: REASON -->` is left out. One with a `title` is written to that file, for those after it.
 """
 
 import re
@@ -122,3 +123,33 @@ def check(command: Any, words: list[str], line: str) -> None:
 def made(command: Any) -> Any:
     """A command with its options, which are made when it is called."""
     return command.make_context(command.name, [], resilient_parsing=True).command
+
+
+def test_readme_fits_on_a_few_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def rows_of(page: str, heading: str, following: str) -> dict[str, list[str]]:
+    """The cells of the first table after a heading whose rows begin with a model, by model."""
+    text = (ROOT / page).read_text()
+    text = text[text.index(heading) : text.index(following, text.index(heading) + 1)]
+    cells = (line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
+    return {row[0].split(",")[0].strip(" |"): [cell.strip(" *|") for cell in row] for row in cells}
+
+
+def test_figures_of_the_readme_are_those_of_the_results() -> None:
+    shown = rows_of("README.md", "## How good", "## See it")
+    measured = rows_of("docs/results/main.md", "## beauty\n", "## beauty: is")
+    differences = rows_of("docs/results/main.md", "## beauty: is", "## sports")
+    costs = rows_of("docs/results/efficiency.md", "## beauty: 12,101", "## beauty: accuracy")
+    models = [model for model in shown if model in measured and model != "model"]
+    assert len(models) == 10
+    usual_step, usual_vector = (float(costs["sasrec"][place].split()[0]) for place in (4, 3))
+    for model in models:
+        _, hit_rate, ndcg, difference, step, vector = shown[model]
+        assert [hit_rate, ndcg] == measured[model][1:3]
+        if model != "mars-t":
+            assert difference == differences[model][2].split(",  p")[0].split(", p")[0]
+        for ratio, place, usual in ((step, 4, usual_step), (vector, 3, usual_vector)):
+            exact = float(costs[model][place].split()[0]) / usual
+            assert ratio == (f"{exact:.0f}×" if exact >= 10 else f"{exact:.1f}×")

@@ -19,7 +19,9 @@ from nbconvert import MarkdownExporter
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files of the repository, and the pages that they become."""
-ELSEWHERE |= {f"examples/{notebook.name}": f"examples/{notebook.stem}.md" for notebook in (ROOT / "examples").glob("*.ipynb")}
+ELSEWHERE |= {
+    f"examples/{notebook.name}": f"examples/{notebook.stem}.md" for notebook in (ROOT / "examples").glob("*.ipynb")
+}
 SOURCES = {page: source for source, page in ELSEWHERE.items()}
 LINK = re.compile(
     r"^ *```.*?^ *```$"  # in code nothing is a link
@@ -59,15 +61,16 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
     here = posixpath.dirname(page.file.src_uri)
 
     def mended(found: re.Match[str]) -> str:
+        text = LINK.sub(mended, found["text"] or "")  # which may be a picture
         target, hash_, anchor = (found["target"] or "").partition("#")
         if not target or re.match(r"[a-z]+:", target):
             return found[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         place = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if place is None and (ROOT / path).exists():
-            return found["text"]
+            return text
         if place is None:
             return found[0]  # which mkdocs then finds broken
-        return f"{found['image']}[{found['text']}]({posixpath.relpath(place, here or '.')}{hash_}{anchor})"
+        return f"{found['image']}[{text}]({posixpath.relpath(place, here or '.')}{hash_}{anchor})"
 
     return LINK.sub(mended, markdown)

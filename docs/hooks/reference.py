@@ -50,7 +50,7 @@ def settings() -> str:
     """Every part of a model with its settings."""
     text = [
         "# Settings of models",
-        "`--set encoder.dropout=0.2` on the command line and `options={\"encoder.dropout\": 0.2}` in Python change a "
+        '`--set encoder.dropout=0.2` on the command line and `options={"encoder.dropout": 0.2}` in Python change a '
         "setting. `marsrec models NAME` prints those of one recipe with their values.",
     ]
     for kind, base in KINDS.items():
@@ -61,7 +61,12 @@ def settings() -> str:
 
 
 def _options() -> list[str]:
-    lines = ["options:", "  show_root_heading: false", "  inherited_members: true", '  filters: ["!^_", "!^[a-z_]*\\\\("]']
+    lines = [
+        "options:",
+        "  show_root_heading: false",
+        "  inherited_members: true",
+        '  filters: ["!^_", "!^[a-z_]*\\\\("]',
+    ]
     return ["\n".join("    " + line for line in lines)]
 
 
