@@ -21,7 +21,7 @@ LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]* src=\"([^\"]+)\"|<link[
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, without outputs of notebooks. A warning, such as a dead link, ends the build."""
+    """The site, built strictly: a warning, such as a dead link, ends the build. Notebooks are shown without outputs."""
     pytest.importorskip("material")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
