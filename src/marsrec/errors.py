@@ -11,7 +11,7 @@ class MarsrecError(Exception):
 
 
 class DataError(MarsrecError):
-    """Something in a log, a prepared folder or a history is not as it must be."""
+    """A log, a prepared folder or a history is unusable."""
 
 
 class SettingsError(MarsrecError):

@@ -49,7 +49,7 @@ def prepare(
     ties: TiesOption = "file",
     out: Annotated[Path | None, typer.Option(help="Folder to write; without it only the statistics are shown.")] = None,
     titles: Annotated[
-        Path | None, typer.Option(help="A file with the columns item, title and maybe category, for what people read.")
+        Path | None, typer.Option(help="A file with the columns item, title and optionally category.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -24,7 +24,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="What is measured: HR, NDCG, MRR, coverage, Gini, popularity, novelty, repeats, diversity or your own "
+        help="Metrics: HR, NDCG, MRR, coverage, Gini, popularity, novelty, repeats, diversity or your own "
         "module:function, with a cut-off (coverage@10) or without; may be repeated.",
     ),
 ]

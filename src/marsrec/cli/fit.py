@@ -53,7 +53,7 @@ def fit(
     published: Annotated[
         bool,
         typer.Option(
-            "--published", help="Do what a baseline's published code does, not its paper.", rich_help_panel=MODEL
+            "--published", help="Follow a baseline's published code instead of its paper.", rich_help_panel=MODEL
         ),
     ] = False,
     training: Annotated["TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool",))],
@@ -62,8 +62,8 @@ def fit(
     filters: Filters,
     ties: TiesOption = "file",
     out: Annotated[Path | None, typer.Option(help="Folder to write; runs/DATA-MODEL if not given.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a killed run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of the folder.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a log, evaluate it, and save it."""

@@ -20,7 +20,7 @@ lab = typer.Typer(help="Run experiments, and keep their results.", no_args_is_he
 Experiment = Annotated[Path, typer.Argument(help="A TOML file of runs, such as experiments/main.toml.")]
 Results = Annotated[Path, typer.Option(help="Folder of the results.")]
 Runs = Annotated[Path, typer.Option(help="Folder of trained models and unfinished trainings.")]
-Only = Annotated[str | None, typer.Option(help="Runs whose title has this in it, such as beauty or mars-t*seed 0.")]
+Only = Annotated[str | None, typer.Option(help="Runs whose title contains this, such as beauty or mars-t*seed 0.")]
 
 LEFT = "minutes left"
 """Column of the status: how long a run may still take."""
@@ -30,7 +30,7 @@ LEFT = "minutes left"
 def run(
     experiment: Experiment,
     only: Only = None,
-    max_minutes: Annotated[float | None, typer.Option(help="Stop then; the next call goes on.")] = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Stop after this time; the next call resumes.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with a share of the cores.")] = 1,
     ray: Annotated[
         str | None,
@@ -39,7 +39,7 @@ def run(
     results: Results = Path("results"),
     runs: Runs = Path("runs"),
 ) -> None:
-    """Do what is missing of an experiment. It may be killed and called again at any time."""
+    """Run the missing runs of an experiment. It can be killed and started again at any time."""
     from marsrec.lab.experiment import read_experiment
     from marsrec.lab.runner import run_all
 
@@ -70,7 +70,7 @@ def status(
     runs: Runs = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show what is done, begun and missing of an experiment, and how long the rest may take; or list all results."""
+    """Show which runs of an experiment are done, begun or missing, and the time left; or list all results."""
     from marsrec.lab.comparison import METRICS
     from marsrec.lab.results import read_result, read_results
 
@@ -160,9 +160,9 @@ def inspect(
 def record(
     saved: Annotated[list[Path], typer.Argument(help="Folders that `marsrec fit` wrote.")],
     results: Results = Path("results"),
-    data: Annotated[str | None, typer.Option(help="Name of the data, where a folder does not tell it.")] = None,
+    data: Annotated[str | None, typer.Option(help="Name of the data, if a folder does not hold it.")] = None,
 ) -> None:
-    """Make results of models that `marsrec fit` trained: a JSON each, after repeating its test."""
+    """Record the results of models that `marsrec fit` trained: one JSON each, after repeating the test."""
     from marsrec.lab import results as lab_results
 
     for folder in saved:

@@ -128,7 +128,7 @@ class PartNames:
         found = {}
         for name, base in KINDS.items():
             known = ", ".join(repr(part) if " " in part else part for part in base.known())
-            text = f"Another {name} than the recipe's: {known}, or one of your own."
+            text = f"Replace the recipe's {name}: {known}, or one of your own."
             option = typer.Option(None, flag(name), help=escape(text), rich_help_panel=self.panel, metavar="NAME")
             found[name] = _keyword(name, str | None, option)
         return found
@@ -252,8 +252,8 @@ Filters = Annotated["FilterSettings", Fields("marsrec.data.filters", LOG)]
 TiesOption = Annotated[
     Literal["file", "recbole"],
     typer.Option(
-        help="Order of a user's events of equal time: as in the file; or as the library RecBole has it, which rounds "
-        "times to single precision before it sorts, to compare with its results.",
+        help="Order of a user's events of equal time: as in the file, or as in the library RecBole, which rounds times "
+        "to single precision before it sorts. Choose that to compare with its results.",
         rich_help_panel=LOG,
     ),
 ]

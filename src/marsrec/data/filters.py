@@ -16,13 +16,13 @@ class FilterSettings(Settings):
     """Which users and items stay, by their number of events: [low, high), repeated until nothing changes."""
 
     min_user_events: int = 1
-    """Users with fewer events go. Users and items are counted again until none goes."""
+    """Drop users with fewer events. Users and items are counted again until all have enough."""
     max_user_events: int | None = None
-    """Users with this many events or more go: with 200, those with 199 stay."""
+    """Drop users with this many events or more: with 200, users with 199 stay."""
     min_item_events: int = 1
-    """Items with fewer events go."""
+    """Drop items with fewer events."""
     max_item_events: int | None = None
-    """Items with this many events or more go: with 200, those with 199 stay."""
+    """Drop items with this many events or more: with 200, items with 199 stay."""
 
     def apply(self, log: Log) -> Log:
         """Filter a log; without bounds it stays as it is."""

@@ -29,7 +29,7 @@ class LogSettings(Settings):
     """How a log is to be read."""
 
     user: str | None = None
-    """Column of the users. If not given, it is found by its usual names, as the others are."""
+    """Column of the users. If not given, it is found by its usual names, like the other columns."""
     item: str | None = None
     """Column of the items."""
     time: str | None = None
@@ -49,7 +49,7 @@ class LogSettings(Settings):
     deduplicate: bool = False
     """Drop exact repeats of a user, item and time, and keep the first."""
     drop_bad_rows: bool = False
-    """Drop and count unusable rows instead of stopping at them."""
+    """Drop and count unusable rows instead of ending with an error."""
 
     @property
     def columns(self) -> "LogSettings":
@@ -139,7 +139,7 @@ def read_log(source: str | Path | Sequence[str | Path] | IntoFrame, settings: Lo
     columns = find_columns(table.names, named, name)
     raw = table.read(list(columns.values()))
     if raw.is_empty():
-        raise DataError(f"{name}: there are no rows in it. A log needs at least one user, item and time.")
+        raise DataError(f"{name}: it has no rows. A log needs at least one user, item and time.")
 
     users, user_faults = check_ids(raw[columns["user"]], columns["user"], name)
     items, item_faults = check_ids(raw[columns["item"]], columns["item"], name)

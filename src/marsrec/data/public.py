@@ -104,7 +104,7 @@ def _verified(log: Log, dataset: Dataset) -> Log:
     if found != dataset.expected:
         raise DataError(
             f"{log.source}: {dataset.name} must have {dataset.expected} after filtering, and this has {found}. "
-            "It is another version or was filtered otherwise: put the right file in its place, "
+            "It is another version or was filtered differently: replace it by the right file, "
             "or load it with verify=False."
         )
     if dataset.order is not None and row_order(log) != dataset.order:
@@ -134,7 +134,7 @@ def _source(dataset: Dataset, folder: Path | None) -> Path:
     if not dataset.urls:
         wanted = dataset.file or f"{dataset.name}.parquet (user, item, timestamp)"
         raise DataError(
-            f"{dataset.name}: it is not downloaded for you ({dataset.licence}). "
+            f"{dataset.name}: it cannot be downloaded automatically ({dataset.licence}). "
             f"Get it from {dataset.homepage} and put {wanted} into {' or '.join(map(str, _folders(folder)))}."
         )
     failures = []

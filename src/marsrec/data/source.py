@@ -79,7 +79,7 @@ def open_data(
         }
         if refused := ", ".join(name for name, changed in changes.items() if changed):
             raise SettingsError(
-                f"{place}: already prepared, so it cannot be read, filtered or ordered in another way ({refused}). "
+                f"{place}: already prepared, so it cannot be read, filtered or ordered differently ({refused}). "
                 "Give the log instead."
             )
         return opened

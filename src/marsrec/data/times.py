@@ -200,7 +200,7 @@ def _read_instants(column: pl.Series, source: str) -> _Instants:
         iso = _split_iso(column)
         return min(iso, numbers, key=lambda instants: instants.whole.null_count())
     raise DataError(
-        f"{source}: column '{column.name}' holds {dtype}, which is no time. "
+        f"{source}: column '{column.name}' holds {dtype}, which is not a time. "
         "Give numbers since 1970, ISO text, dates or datetimes."
     )
 

@@ -114,7 +114,7 @@ def record(run: Path, results: Path, data: str | None = None) -> Path:
     recommender = Recommender.load(run)
     measured = recommender.metrics
     if recommender.histories is None:
-        raise DataError(f"{run}: saved without its histories, so its test cannot be repeated. Fit and save it anew.")
+        raise DataError(f"{run}: saved without its histories, so its test cannot be repeated. Fit and save it again.")
     if not measured["complete"]:
         raise DataError(f"{run}: a time limit cut the training short. Finish it with fit and --resume.")
     named = data or measured["data"].get("name")

@@ -136,7 +136,7 @@ class Hawkes(nn.Module):
         times : Tensor (B, L)
             Times of the events as integers.
         now : Tensor (B, Q)
-            From when ages are measured at each position, Q = L - first.
+            Moment from which ages are measured at each position, Q = L - first.
         first : int
             First position that is read out.
         """

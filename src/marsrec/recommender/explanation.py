@@ -51,7 +51,7 @@ class Reading:
     codes: NDArray[np.int64]
     times: NDArray[np.int64]
     now: int
-    """From when ages are measured."""
+    """Moment from which ages are measured."""
     user: Tensor
     """(d,) user vector."""
     parts: Contributions | None
@@ -137,7 +137,7 @@ class Explanation:
     half_life, gate, weight, share. Age and half-life stand in words and in seconds (a half-life counted in events has
     no seconds)."""
     clock: Clock
-    """From when ages are measured: the moment of the request, or the latest event."""
+    """Moment from which ages are measured: the moment of the request, or the latest event."""
 
     def by_event(self) -> pl.DataFrame:
         """Shares of the past events, summed over the heads, largest first."""

@@ -99,7 +99,7 @@ def check(recommender: Recommender) -> None:
             json.dumps(value, default=lambda part: part.model_dump(mode="json"))
         except (TypeError, ValueError, AttributeError):
             raise SettingsError(
-                f"{name}: {value!r} holds what JSON does not know. Give plain numbers, texts, lists and mappings."
+                f"{name}: {value!r} cannot be written as JSON. Give plain numbers, texts, lists and mappings."
             ) from None
 
 
@@ -179,7 +179,9 @@ def _check_files(folder: Path, digests: Mapping[str, str], within: Path) -> None
         parts = PureWindowsPath(name)  # which knows both kinds of slashes, and drives, on any system
         inside = not parts.anchor and ".." not in parts.parts
         if not inside or not (folder / name).is_file() or _digest(folder / name) != digest:
-            raise DataError(f"{folder / name}: is not what was saved. Copy the folder anew, or fit and save it anew.")
+            raise DataError(
+                f"{folder / name}: differs from what was saved. Copy the folder again, or fit and save it again."
+            )
 
 
 def _check_parts(folder: Path, config: Mapping[str, Any]) -> None:
@@ -243,7 +245,7 @@ def _read(kind: type[R], folder: Path, device: str, within: Path) -> R:
             raise
         told = explain_validation(error) if isinstance(error, ValidationError) else str(error)
         reason = (told or type(error).__name__).splitlines()[0]
-        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
+        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it again.") from error
     return recommender
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marsrec.data.moments import ENDLESS, spell_duration
 
 Clock = Literal["request", "last-event"]
-"""From when ages are measured: the moment of the request, or the latest event."""
+"""Moment from which ages are measured: the moment of the request, or the latest event."""
 Reason = tuple[str, float]
 """A past event in words, and its share of the score."""
 
@@ -114,7 +114,7 @@ def past_event(name: str, age: float, clock: Clock, *, latest: bool) -> str:
     age : float
         In seconds, by the clock.
     clock : {"request", "last-event"}
-        From when ages are measured.
+        Moment from which ages are measured.
     latest : bool
         Whether it is the latest event.
 

@@ -100,7 +100,7 @@ class Trained:
     def split(self) -> Split:
         """The division of its log into training events, validation and test targets."""
         if self.histories is None:
-            raise DataError("this recommender was saved without its users' histories, so there is nothing to evaluate.")
+            raise DataError("this recommender was saved without its users' histories, so it cannot be evaluated.")
         return self.split_settings.apply(self.histories)
 
     def user_ids(self) -> pl.Series:

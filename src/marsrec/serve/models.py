@@ -155,7 +155,7 @@ def _load(folder: Path) -> Recommender:
                 or (len(items) and not 1 <= items.min() <= items.max() <= len(histories.item_ids))
                 or (len(items) and histories.times.min() < 0)
             ):
-                raise DataError(f"{folder}: its histories do not fit its model. Fit and save it anew.")
+                raise DataError(f"{folder}: its histories do not fit its model. Fit and save it again.")
             recommender.histories = histories
             histories.user_ids.encode([""])  # the table of codes is made now and not by the first request
         recommender.item_ids.encode([""])
@@ -164,7 +164,7 @@ def _load(folder: Path) -> Recommender:
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it anew.") from error
+        raise DataError(f"{folder}: not a readable saved recommender ({reason}). Fit and save it again.") from error
 
 
 def _same_kinds(old: Recommender, new: Recommender) -> None:
@@ -222,7 +222,7 @@ def _try_out(model: Model) -> None:
     """Answer one request, so that a model of broken numbers is refused, and the first request need not wait."""
     recommender, inference = model.recommender, model.inference
     if not all(bool(torch.isfinite(value).all()) for value in inference.network.state_dict().values()):
-        raise DataError(f"{model.folder}: some of its weights are not numbers. Fit and save it anew.")
+        raise DataError(f"{model.folder}: some of its weights are not numbers. Fit and save it again.")
     try:
         window = inference.window(np.array([1, len(recommender.item_ids)]), np.array([recommender.log_end] * 2))
         inference.answer([Request(window, recommender.log_end, k=1)], ranker=model.shortlist)
@@ -231,4 +231,4 @@ def _try_out(model: Model) -> None:
         session.extend(window.codes, window.times)
         session.vector()
     except Exception as error:
-        raise DataError(f"{model.folder}: does not answer ({error}). Fit and save it anew.") from error
+        raise DataError(f"{model.folder}: does not answer ({error}). Fit and save it again.") from error

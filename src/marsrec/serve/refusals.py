@@ -91,7 +91,7 @@ def refusal_of(error: Exception) -> RefusalError:
         case HTTPException():
             return _http(error)
         case OverloadError():
-            return RefusalError(503, "overload", "The server has as much to do as it takes.", "Try again in a second.")
+            return RefusalError(503, "overload", "The queue of the server is full.", "Try again in a second.")
         case SQLAlchemyError():
             log.error("the event store failed: %s", error)
             return RefusalError(503, "store_away", "The event store does not answer.", "Try again in a second.")
@@ -114,7 +114,7 @@ def _invalid(error: RequestValidationError) -> RefusalError:
     if any(problem["type"] == "json_invalid" for problem in problems):
         return RefusalError(400, "not_json", "The body is not JSON.", "Send JSON with Content-Type: application/json.")
     if any(problem["loc"] == ("body",) and problem["type"] in _NO_BODY for problem in problems):
-        message = "The body is not what this address takes, or its content type is not JSON."
+        message = "The body does not fit this address, or its content type is not JSON."
         remedy = "Send a JSON object as /openapi.json describes it, with Content-Type: application/json."
         return RefusalError(422, "invalid", message, remedy)
     by_field: dict[str, list[str]] = {}

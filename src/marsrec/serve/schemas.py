@@ -122,7 +122,7 @@ class ReadHistory(AnswerSchema):
     """What the model made of a history."""
 
     clock: Literal["last-event", "request"] | None
-    """From when ages are measured; null for models that do not measure them."""
+    """Moment from which ages are measured; null for models that do not measure them."""
     now: int
     """That moment, in the model's unit."""
     time_scale: Literal["log", "linear"] | None

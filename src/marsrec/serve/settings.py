@@ -33,32 +33,33 @@ class ServeSettings(Settings):
     models: tuple[Path, ...] = Field(min_length=1, max_length=8)
     """Folders that `marsrec fit` wrote. The first answers unless a request names another by its folder's name."""
     host: str = "127.0.0.1"
-    """Address to listen on. One that others can reach needs a token."""
+    """Address to listen on. Any address that other machines can reach needs a token."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     token: SecretStr | None = None
-    """What requests must bring as a bearer token: at least 16 characters of printable ASCII."""
+    """Bearer token that requests must send: at least 16 characters of printable ASCII."""
     store: str | None = None
     """The event store: an SQLite file or a postgresql:// URL. If not given, a file beside the first model."""
     at: Literal["now"] | None = None
-    """Moment of requests that name none: `now` is the clock of the server. If not given, it is the end of the log or
+    """Request time of requests without one: `now` is the server's clock. If not given, it is the end of the log or
     the latest event, whichever is later."""
     cache_mb: int = Field(256, ge=1)
-    """Memory in MB for live sessions, per model, with what their objects take."""
+    """Memory in MB for live sessions, per model, including the overhead of objects."""
     threads: int | None = Field(None, ge=1)
     """Threads of torch. If not given, as many as there are cores."""
     batch: int = Field(64, ge=1, le=1024)
-    """Histories that are computed at once."""
+    """Histories that are computed together."""
     batch_wait_ms: float = Field(0.0, ge=0, le=1000)
-    """Milliseconds that a request may wait for others to be computed with. 0 takes those that came in meanwhile."""
+    """Milliseconds that a request waits for others to be computed together with. 0 takes only those that have
+    arrived."""
     queue: int = Field(512, ge=64)
-    """Histories, and writes, that may wait to be computed; further requests are answered 503."""
+    """Histories and writes that may wait; further requests get 503."""
     requests: int = Field(1024, ge=1)
-    """Requests for /v1 and /metrics that may be under way at once; further ones are answered 503."""
+    """Requests for /v1 and /metrics at a time; further ones get 503."""
     body_bytes: int = Field(4 * 2**20, ge=1024)
-    """The largest body of a request."""
+    """Largest body of a request, in bytes."""
     ann_from: int | None = Field(None, ge=1)
-    """Rank catalogs of at least this many items through an approximate index, the others exactly."""
+    """Rank catalogs of at least this many items by an approximate index, and smaller ones exactly."""
     user_events: int = Field(100_000, ge=1)
     """Events that the store keeps of one user; further ones are refused."""
 

@@ -270,7 +270,7 @@ def _engine(url: str) -> sa.Engine:
 
 def _sqlite(url: sa.URL) -> sa.Engine:
     if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
-        raise SettingsError("a store in memory forgets all when the server ends. Name a file: --store events.db.")
+        raise SettingsError("a store in memory loses all events when the server ends. Name a file: --store events.db.")
     folder = Path(url.database.removeprefix("file:")).parent
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder for the event store. Make it, or name another file.")

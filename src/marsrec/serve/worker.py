@@ -27,7 +27,7 @@ _COMPUTING = threading.Lock()
 
 
 class UnknownUserError(DataError):
-    """Nothing is known of a user."""
+    """A user has no events."""
 
     def __init__(self, user: str) -> None:
         super().__init__(f"user {user!r} has no events, neither saved with the model nor in the store.")

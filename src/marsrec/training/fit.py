@@ -85,7 +85,7 @@ class Keeper(Checkpoint):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a killed run stopped."""
+        """Resume a killed run."""
         if state_dict["identity"] != self.identity:
             raise SettingsError(
                 f"{self.folder}: the unfinished training there has other data or settings. "

@@ -30,38 +30,38 @@ class TrainingSettings(Settings):
     patience: int = Field(20, ge=1)
     """Stop after this many epochs without a better validation NDCG@10."""
     learning_rate: float = Field(1e-3, gt=0)
-    """Learning rate of Adam, the largest one where it changes."""
+    """Learning rate of Adam; with a schedule, the highest one."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """How the learning rate goes: as it is throughout, or along a cosine down to zero at the end of the last epoch."""
+    """Course of the learning rate: constant, or falling along a cosine to zero at the end of the last epoch."""
     warm_up: float = Field(0.0, ge=0)
-    """Epochs in which the learning rate rises to its value, from zero."""
+    """Epochs in which the learning rate rises from zero to its value."""
     targets_per_batch: int = Field(2048, ge=1)
-    """Number of predicted events per step. A recipe's own (fearec: 256) takes its place unless this is given."""
+    """Number of predicted events per step. If not given, a recipe may have its own (fearec: 256)."""
     pool: int = Field(16, ge=1)
     """Windows are sorted by length within pools of this many batches: larger pads less, smaller mixes lengths better.
     Prefixes are mixed."""
     overlap: float = Field(0.5, ge=0, lt=1)
-    """Share of a window that is context alone: longer histories are cut into windows that overlap by as much, so that
-    every target looks back on at least the overlap."""
+    """Share of a window that is only context. Long histories are cut into windows that overlap by this share, so that
+    every target sees at least the overlap."""
     prefix_share: float = Field(1.0, gt=0, le=1)
-    """Share of the prefixes that is drawn anew for each epoch, for models that are not causal."""
+    """Share of the prefixes that is drawn for each epoch, for models that are not causal."""
     sampled_negatives: int = Field(0, ge=0)
-    """For large catalogs: compare each target with this many drawn items instead of all. Popular items are drawn more
-    often; log-Q correction subtracts the logarithm of that probability from their scores, so that they are not pushed
-    down for it. 0 is the full softmax."""
+    """For large catalogs: compare each target with this many drawn items instead of all items. Popular items are
+    drawn more often; the log-Q correction removes that bias. 0 is the full softmax."""
     seed: int = Field(0, ge=0)
-    """Initial weights, dropout and the order of batches follow from it."""
+    """Seed of initial weights, dropout and the order of batches."""
     max_minutes: float | None = Field(None, gt=0)
-    """Stop after this time and keep the best weights so far. A resumed training has as long again."""
+    """Stop after this time and keep the best weights so far. A resumed training gets the same time again."""
     accelerator: str = "auto"
-    """Where to train, in Lightning's words: cpu, gpu or auto."""
+    """Where to train, by Lightning's name: cpu, gpu or auto."""
     devices: int | str = Field("auto", union_mode="left_to_right")
-    """How many devices: auto is one, -1 all, else as Lightning has it. Each takes batches of its own, so a step sees so
-    many times as many targets. Where batches do not divide evenly, some are taken twice, in validation as well."""
+    """Number of devices: auto is one, -1 is all, otherwise as in Lightning. Each device takes its own batches, so a
+    step has that many times more targets. If batches do not divide evenly, some are used twice, also in
+    validation."""
     strategy: str = "auto"
-    """How several devices work together, in Lightning's words, such as ddp."""
+    """How several devices work together, by Lightning's name, such as ddp."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
-    """Number format, in Lightning's words. On most CPUs the mixed ones are slower."""
+    """Number format, by Lightning's name. On most CPUs mixed precision is slower."""
     logger: tuple[Tracker, ...] = ()
     """Also log settings, the figures of each epoch and the final ones: csv and tensorboard in the training's folder,
     mlflow where MLFLOW_TRACKING_URI says or in mlflow.db, wandb at Weights & Biases. May be repeated."""

@@ -48,7 +48,7 @@ def decayed_average(
     times : Tensor (B, L)
         Times of the events, in any order; integers are subtracted exactly.
     now : Tensor (B, Q)
-        From when ages are measured at each of the positions `first` ... L - 1.
+        Moment from which ages are measured at each of the positions `first` ... L - 1.
     rates : Tensor (B, Q, K)
         How fast weights decay with age, not negative.
     first : int

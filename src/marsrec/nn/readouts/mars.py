@@ -39,7 +39,7 @@ class MarsSettings(ReadoutSettings):
     time_scale: TimeScale = "log"
     """"log" is the paper's model (a power law of age), "linear" an exponential of age."""
     clock: Clock = "last-event"
-    """From when ages are measured: the latest event (the paper) or the moment of the request (in training and
+    """Moment from which ages are measured: the latest event (the paper) or the moment of the request (in training and
     evaluation the time of the target, which other models do not see)."""
     real_time: bool = True
     """False is ablation b1: ages are counted in events."""

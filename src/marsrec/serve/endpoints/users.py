@@ -110,7 +110,7 @@ async def post_events(running: Running, user: PathId, body: Events) -> Response:
     """Keep events of a user. They are durable when the answer comes; the same event sent again changes nothing."""
     if user.endswith(("/recommendations", "/events")):
         message = f"{user!r} ends like an address, so that no request could name it."
-        raise RefusalError(422, "bad_user", message, "Use an id that ends neither in /recommendations nor in /events.")
+        raise RefusalError(422, "bad_user", message, "Use an id that does not end in /recommendations or /events.")
     model = running.models.get()
     events = running.events(body.events)
     (new,) = await running.writes.submit([(as_text(user, running.user_ids), events)])
