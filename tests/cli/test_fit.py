@@ -64,7 +64,7 @@ def test_an_unfinished_training_is_resumed_by_the_same_command(log: Path, tmp_pa
 
 def test_nothing_is_overwritten_by_accident(log: Path, saved: Path) -> None:
     assert "holds a saved model" in refused("fit", log, "--out", saved, *QUICK)
-    assert "--overwrite trains anew" in refused("fit", log, "--out", saved, "--resume", *QUICK)
+    assert "--overwrite trains again" in refused("fit", log, "--out", saved, "--resume", *QUICK)
 
 
 def test_global_time_split(log: Path, tmp_path: Path) -> None:

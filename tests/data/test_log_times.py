@@ -111,7 +111,7 @@ def test_the_note_says_what_was_recognised(values: list[object], note: str) -> N
 
 
 def test_a_column_of_no_times_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"log: column 'ts' holds Boolean, which is no time"):
+    with pytest.raises(DataError, match=r"log: column 'ts' holds Boolean, which is not a time"):
         parse_times(times(True))
 
 

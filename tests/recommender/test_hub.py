@@ -117,7 +117,7 @@ def test_what_is_damaged_there_is_refused(model: Recommender, server: Hub) -> No
     files = server.files("anna/shop")
     metrics = json.loads(files["metrics.json"]) | {"epochs": 7}
     server.commit("anna/shop", "main", files | {"metrics.json": json.dumps(metrics).encode()})
-    with pytest.raises(DataError, match=r"metrics.json: is not what was saved"):
+    with pytest.raises(DataError, match=r"metrics.json: differs from what was saved"):
         Recommender.from_hub("anna/shop")
 
 

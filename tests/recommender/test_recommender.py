@@ -330,8 +330,8 @@ def test_a_model_saved_without_histories_answers_for_histories_only(mars: Recomm
     ("damage", "message"),
     [
         ("config.json", "not a readable saved recommender|holds no saved recommender"),
-        ("model.safetensors", "model.safetensors: is not what was saved"),
-        ("items.parquet", "items.parquet: is not what was saved"),
+        ("model.safetensors", "model.safetensors: differs from what was saved"),
+        ("items.parquet", "items.parquet: differs from what was saved"),
     ],
 )
 def test_a_damaged_folder_is_refused(mars: Recommender, tmp_path: Path, damage: str, message: str) -> None:
@@ -394,5 +394,5 @@ def test_similar_items_leave_out_the_item_itself(mars: Recommender) -> None:
 
 def test_what_cannot_be_saved_is_refused_before_training() -> None:
     for given in ({"options": {"dim": np.int64(16)}}, {"encoder": {"name": "gru", "hidden": np.int64(16)}}):
-        with pytest.raises(SettingsError, match="what JSON does not know"):
+        with pytest.raises(SettingsError, match="cannot be written as JSON"):
             Recommender("sasrec", **given)

@@ -141,14 +141,14 @@ def test_any_changed_byte_is_refused(folders: dict[str, Path], tmp_path: Path) -
         content = bytearray((bad / name).read_bytes())
         content[rng.integers(len(content))] ^= 1
         (bad / name).write_bytes(content)
-        with pytest.raises(DataError, match=f"{name}: is not what was saved"):
+        with pytest.raises(DataError, match=f"{name}: differs from what was saved"):
             Recommender.load(bad)
 
 
 @pytest.mark.parametrize("files", [None, [1], "x", {"items.parquet": 3}])
 def test_a_list_of_files_that_is_none_is_refused(folder: Path, files: object) -> None:
     config(files=files)(folder)
-    with pytest.raises(DataError, match=r"not a readable saved recommender|is not what was saved"):
+    with pytest.raises(DataError, match=r"not a readable saved recommender|differs from what was saved"):
         Recommender.load(folder)
 
 
@@ -157,7 +157,7 @@ def test_a_list_of_files_that_is_none_is_refused(folder: Path, files: object) ->
 )
 def test_checksums_are_of_files_in_the_folder(folder: Path, name: str) -> None:
     config(files={name: "0" * 32})(folder)
-    with pytest.raises(DataError, match="is not what was saved"):
+    with pytest.raises(DataError, match="differs from what was saved"):
         Recommender.load(folder)
 
 

@@ -227,7 +227,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match=message):
             Store(url, "s")
     for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"):
-        with pytest.raises(SettingsError, match="a store in memory forgets all"):
+        with pytest.raises(SettingsError, match="a store in memory loses all events"):
             Store(url, "s")
     with sqlite3.connect(tmp_path / "half.db") as half:
         half.execute("CREATE TABLE marsrec_store (name TEXT, value TEXT)")

@@ -161,7 +161,7 @@ def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
             finished = (folder / CONFIG).exists()
             raise SettingsError(
                 f"{folder}: there is no unfinished training to resume"
-                + ("; the one there is finished. --overwrite trains anew." if finished else ". Leave --resume out.")
+                + ("; the one there is finished. --overwrite trains again." if finished else ". Leave --resume out.")
             )
         console.note(f"{state}: no epoch was finished; training starts from the beginning.")
     if not resume and not overwrite:

@@ -139,7 +139,7 @@ def read_log(source: str | Path | Sequence[str | Path] | IntoFrame, settings: Lo
     columns = find_columns(table.names, named, name)
     raw = table.read(list(columns.values()))
     if raw.is_empty():
-        raise DataError(f"{name}: it has no rows. A log needs at least one user, item and time.")
+        raise DataError(f"{name}: there are no rows in it. A log needs at least one user, item and time.")
 
     users, user_faults = check_ids(raw[columns["user"]], columns["user"], name)
     items, item_faults = check_ids(raw[columns["item"]], columns["item"], name)

@@ -41,7 +41,7 @@ def streaming_average(
     times : Tensor (B, L)
         Integers; one that goes back within a row counts as the latest before it.
     now : Tensor (B, Q)
-        Moment from which ages are measured at each position, not before the latest event up to it; if it is, that event's time.
+        Moment from which ages are measured at each position; one before the latest event up to it counts as that time.
     rates : Tensor (B, Q, K)
         Exponents ρ, positive.
     first : int

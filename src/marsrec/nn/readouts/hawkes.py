@@ -30,8 +30,8 @@ class HawkesReadoutSettings(ReadoutSettings):
     heads: int = Field(4, ge=1, le=1_024)
     """Number K of half-lives."""
     clock: Clock = "last-event"
-    """Moment from which ages are measured: the latest event or the moment of the request (in training and evaluation the time
-    of the target, which other models do not see)."""
+    """Moment from which ages are measured: the latest event or the request time (in training and evaluation the
+    time of the target, which other models do not see)."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on the user vector."""
 
