@@ -133,8 +133,8 @@ def rows_of(page: str, heading: str, following: str) -> dict[str, list[str]]:
     """The cells of the first table after a heading whose rows begin with a model, by model."""
     text = (ROOT / page).read_text()
     text = text[text.index(heading) : text.index(following, text.index(heading) + 1)]
-    cells = (line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
-    return {row[0].split(",")[0].strip(" |"): [cell.strip(" *|") for cell in row] for row in cells}
+    rows = ([cell.strip(" *") for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| "))
+    return {row[0].partition(",")[0]: row for row in rows}
 
 
 def test_figures_of_the_readme_are_those_of_the_results() -> None:
@@ -149,7 +149,7 @@ def test_figures_of_the_readme_are_those_of_the_results() -> None:
         _, hit_rate, ndcg, difference, step, vector = shown[model]
         assert [hit_rate, ndcg] == measured[model][1:3]
         if model != "mars-t":
-            assert difference == differences[model][2].split(",  p")[0].split(", p")[0]
+            assert difference == differences[model][2].partition(", p")[0]
         for ratio, place, usual in ((step, 4, usual_step), (vector, 3, usual_vector)):
             exact = float(costs[model][place].split()[0]) / usual
             assert ratio == (f"{exact:.0f}×" if exact >= 10 else f"{exact:.1f}×")

@@ -21,6 +21,7 @@ ROOMS = {
     "training": "Training",
     "evaluation": "Evaluation",
     "nn": "Operators, models and parts",
+    "lab": "Search for settings",
 }
 """The rooms whose names `import marsrec` offers, and what their pages are called."""
 MODULES = {"testing": ("Conformance suite", "marsrec.testing"), "metrics": ("Metrics", "marsrec.evaluation.metrics")}

@@ -47,7 +47,7 @@ MOMENTS = {"10 minutes later": 10 * 60, "30 days later": 30 * 86_400}
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the training.", min=0)] = 0,
-    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that shows why.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that explains them.")] = False,
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
     """Train two models on a synthetic shop in which time decides; show what they recommend, and what they learned."""
@@ -90,7 +90,7 @@ def run(out: Path, seed: int = 0) -> list[Path]:
     folders = [out / BEST, *(out / name for name in trained if name != BEST)]
     console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user} --at {soon}")
     console.note(
-        f"  marsrec serve {shlex.join(map(str, folders))}    # a page that shows why (or: marsrec demo --serve)"
+        f"  marsrec serve {shlex.join(map(str, folders))}    # a page with the reasons (or: marsrec demo --serve)"
     )
     console.note("  marsrec fit YOUR_LOG.csv")
     return folders
