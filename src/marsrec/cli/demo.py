@@ -47,7 +47,7 @@ MOMENTS = {"10 minutes later": 10 * 60, "30 days later": 30 * 86_400}
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the training.", min=0)] = 0,
-    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models, with a page that explains them.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the models and their page.")] = False,
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8000,
 ) -> None:
     """Train two models on a synthetic shop in which time decides; show what they recommend, and what they learned."""
