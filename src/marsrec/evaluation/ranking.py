@@ -23,6 +23,8 @@ Seen = tuple[Tensor, Tensor]
 """Items per user in compressed rows: offsets (N + 1,) and item codes."""
 
 MAX_SCORES = 16_000_000
+ONE_PASS = 128
+"""Up to so many best items are kept in order while the scores go by; more are sorted."""
 
 # Scores of more rows leave the cache before they are counted; fewer make a poor matrix product.
 _ROWS = 128
@@ -71,6 +73,7 @@ def target_ranks(
         raise DataError(f"target_ranks: {len(users)} users but targets {tuple(targets.shape)}; each user needs one")
     ranks = torch.empty(len(users), dtype=torch.float64)  # on the CPU: not every device has float64
     for rows, scores in _score_chunks(score, users, seen, max_scores):
+        _refuse_nan(scores, rows.start)
         target = targets[rows, None].to(scores.device)  # (C, 1)
         _check_codes("target", target, scores.shape[1], rows.start)
         target_scores = scores.gather(1, target)  # (C, 1)
@@ -128,19 +131,49 @@ def top_k(
     best_scores = [torch.empty(0, k, device=users.device)]
     best_items = [torch.empty(0, k, device=users.device, dtype=torch.long)]
     for rows, scores in _score_chunks(score, users, seen, max_scores):
-        if candidates is None:
-            codes = torch.arange(1, scores.shape[1], device=scores.device)
-        else:
+        if candidates is not None:
             _check_codes("candidate", candidates, scores.shape[1])
-            codes = torch.unique(candidates.to(scores.device))  # ascending, as ties want it
-        if seen is not None:
-            scores = _mask(scores, seen, rows, -torch.inf)
-        scores = scores[:, 1:] if candidates is None else scores[:, codes]
-        values, columns = _best_columns(scores, min(k, len(codes)))
-        missing = (0, k - values.shape[1])
-        best_scores.append(F.pad(values, missing, value=-torch.inf))
-        best_items.append(F.pad(codes[columns].masked_fill(values == -torch.inf, 0), missing))
+        one_pass = k <= ONE_PASS and scores.is_cpu and scores.dtype == torch.float32
+        best = (_best_of_one_pass if one_pass else _best_of_all)(scores, rows, k, seen, candidates)
+        best_scores.append(best[0])
+        best_items.append(best[1])
     return torch.cat(best_scores), torch.cat(best_items)
+
+
+def _best_of_all(
+    scores: Tensor, rows: slice, k: int, seen: Seen | None, candidates: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    _refuse_nan(scores, rows.start)
+    if candidates is None:
+        codes = torch.arange(1, scores.shape[1], device=scores.device)
+    else:
+        codes = torch.unique(candidates.to(scores.device))  # ascending, as ties want it
+    if seen is not None:
+        scores = _mask(scores, seen, rows, -torch.inf)
+    scores = scores[:, 1:] if candidates is None else scores[:, codes]
+    values, columns = _best_columns(scores, min(k, len(codes)))
+    missing = (0, k - values.shape[1])
+    items = codes[columns].masked_fill(values == -torch.inf, 0)
+    return F.pad(values, missing, value=-torch.inf), F.pad(items, missing)
+
+
+def _best_of_one_pass(
+    scores: Tensor, rows: slice, k: int, seen: Seen | None, candidates: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    catalog = scores.shape[1]
+    codes = np.zeros(0, dtype=np.int64)  # none: columns are codes
+    if candidates is not None:
+        _refuse_nan(scores, rows.start)  # also of items that are no candidates
+        codes = np.append(0, np.unique(candidates.numpy()))
+        scores = scores[:, torch.from_numpy(codes)]
+    if seen is None:
+        offsets, items = np.zeros(len(scores) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    else:
+        offsets, items = seen[0][rows.start : rows.stop + 1].numpy(), seen[1].numpy()
+    values, best = np.full((len(scores), k), -np.inf, dtype=np.float32), np.zeros((len(scores), k), dtype=np.int64)
+    if _best_in_one_pass(scores.contiguous().numpy(), codes, offsets, items, catalog, values, best):
+        _refuse_nan(scores, rows.start)
+    return torch.from_numpy(values), torch.from_numpy(best)
 
 
 def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: int) -> Iterator[tuple[slice, Tensor]]:
@@ -155,16 +188,19 @@ def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: in
             raise DataError(
                 f"ranking: {rows.stop - rows.start} users got scores {tuple(scores.shape)}; give a row each"
             )
-        # The maximum is NaN if anything is, and takes one pass with no temporary.
-        if scores[:, 1:].amax().isnan():
-            row, column = (int(index) for index in scores[:, 1:].isnan().nonzero()[0])
-            raise DataError(
-                f"ranking: the score of user row {start + row} for item code {column + 1} is NaN; "
-                "the model has diverged, train it with a smaller learning rate"
-            )
         yield rows, scores
         copies = 1 if seen is None else 2
         start, size = rows.stop, max(1, min(_ROWS, max_scores // (copies * scores.shape[1])))
+
+
+def _refuse_nan(scores: Tensor, first_row: int) -> None:
+    # The maximum is NaN if anything is, and takes one pass with no temporary.
+    if scores[:, 1:].amax().isnan():
+        row, column = (int(index) for index in scores[:, 1:].isnan().nonzero()[0])
+        raise DataError(
+            f"ranking: the score of user row {first_row + row} for item code {column + 1} is NaN; "
+            "the model has diverged, train it with a smaller learning rate"
+        )
 
 
 def _mask(scores: Tensor, seen: Seen, rows: slice, value: float) -> Tensor:
@@ -223,3 +259,51 @@ def _best_columns(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     columns = columns.sort(dim=1).values
     values, order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True)
     return values, columns.gather(1, order)
+
+
+@kernel(parallel=False)
+def _best_in_one_pass(
+    scores: NDArray[np.float32],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    seen: NDArray[np.int64],
+    catalog: int,
+    values: NDArray[np.float32],
+    items: NDArray[np.int64],
+) -> bool:
+    """The best items of each row, equal scores by code, into `values` and `items` (N, k); whether a score is NaN.
+
+    Nearly all scores are below the k-th best so far, which a loop sees of many at a time.
+    """
+    k, width = values.shape[1], scores.shape[1]
+    hidden = np.zeros(catalog, np.uint8)
+    for row in range(len(scores)):
+        for place in range(offsets[row], offsets[row + 1]):
+            hidden[seen[place]] = 1
+        best, chosen = values[row], items[row]
+        for start in range(1, width, 256):
+            block = scores[row, start : min(start + 256, width)]
+            worst = best[k - 1]
+            above = np.int32(0)
+            for j in range(len(block)):
+                above += np.int32(0) if block[j] <= worst else np.int32(1)  # what is not a number is not below
+            if above == 0:
+                continue
+            for j in range(len(block)):
+                score = block[j]
+                if score <= best[k - 1]:
+                    continue
+                if score != score:
+                    return True
+                column = start + j
+                code = codes[column] if len(codes) > 0 else column
+                if hidden[code] == 1:
+                    continue
+                place = k - 1
+                while place > 0 and best[place - 1] < score:
+                    best[place], chosen[place] = best[place - 1], chosen[place - 1]
+                    place -= 1
+                best[place], chosen[place] = score, code
+        for place in range(offsets[row], offsets[row + 1]):
+            hidden[seen[place]] = 0
+    return False

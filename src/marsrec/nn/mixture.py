@@ -175,6 +175,38 @@ class _Coefficients(torch.autograd.Function):
         return (grad * slopes.view(grad.shape)).sum(-1), None, None
 
 
+def coefficients_of_one(rates: NDArray[np.float32], newest: np.float32, count: int = NODES) -> NDArray[np.float32]:
+    """The same for the (K,) exponents of one user, (K, M), in numpy: a live session asks for nothing else.
+
+    Examples
+    --------
+    >>> one, all_ = coefficients_of_one(np.float32([0.5, 90.0]), np.float32(2.0)), torch.tensor([0.5, 90.0])
+    >>> bool(np.allclose(one, coefficients(all_, torch.tensor(2.0)).numpy(), atol=2e-6))
+    True
+    """
+    exponents = np.clip(rates, np.float32(1e-6), np.float32(STEEPEST))
+    mix = np.empty((len(rates), count), np.float32)
+    kinds = np.searchsorted(_STEEP, exponents)
+    for kind in set(kinds.tolist()):
+        stride, rows = _STRIDES[kind], kinds == kind
+        v, folding = _rule_of_one(count, stride)
+        rho, step = exponents[rows, None], np.float32(stride * _STEP)
+        power = np.minimum(rho, np.float32(_NARROWEST))
+        u = v - np.log(rho / (1 + newest))
+        s = np.exp(u)
+        s[:, 0] = 0
+        terms = power * (u - s)
+        terms[:, :1] -= np.log(-np.expm1(-step * power))
+        terms = np.exp(terms - terms.max(axis=1, keepdims=True))
+        mix[rows] = (terms / terms.sum(axis=1, keepdims=True)) @ folding
+    return mix
+
+
+@cache
+def _rule_of_one(count: int, stride: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    return _FINE[::stride].astype(np.float32), np.ascontiguousarray(_folding(count)[::stride].astype(np.float32))
+
+
 def _by_steepness(exponents: Tensor) -> Iterator[tuple[int, Tensor | slice]]:
     """Which of (N,) exponents go together: every so many of the fine rule, and the rows."""
     kinds = torch.bucketize(exponents, exponents.new_tensor(_STEEP))

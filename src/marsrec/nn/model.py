@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastRecall, FastTakeIn, FastUser
 from marsrec.nn.by_length import by_length
 from marsrec.nn.encoders.base import Encoder, Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
@@ -104,6 +105,19 @@ class SequenceModel(nn.Module):
         """Whether rows are encoded by length: where each is trained on one target, which makes for many of them."""
         return not self.causal and (self.training or self.encoder.padded_to > 0)
 
+    def fast(self, arrays: Arrays) -> FastUser | None:
+        """The same for one history, in the operations of `marsrec.nn.arrays`; None where a part has no such form."""
+        encode, read = self.encoder.fast(arrays), self.readout.fast(arrays)
+        if encode is None or read is None:
+            return None
+        items, alone = arrays.constant(self.items.weight), self.readout.state_alone
+
+        def users(codes: Array, times: Array, now: Array) -> Array:
+            embedded = arrays.take(items, codes)
+            return read(encode(embedded, times, alone), embedded, times, now)
+
+        return users
+
     # Live: a memory of fixed size instead of the history.
 
     @property
@@ -127,6 +141,22 @@ class SequenceModel(nn.Module):
     def recall(self, memory: ModelMemory, now: Tensor) -> Tensor:
         """User vectors (B, d) for requests at the moments `now` (B,), not before the latest events."""
         return self.readout.recall(memory[1], now)
+
+    def fast_live(self, arrays: Arrays) -> tuple[FastTakeIn, FastRecall] | None:
+        """`resume` and `recall` for one history, without the axis of rows; None where torch has to do it."""
+        if not self.recurrent:
+            return None
+        encode, read = self.encoder.fast_live(arrays), self.readout.fast_live(arrays)
+        if encode is None or read is None:
+            return None
+        items, (remember, recall) = arrays.constant(self.items.weight), read
+
+        def take_in(memory: ModelMemory, codes: Array, times: Array) -> ModelMemory:
+            embedded = arrays.take(items, codes)
+            states, encoded = encode(memory[0], embedded, False)
+            return encoded, remember(memory[1], states, embedded, times)
+
+        return take_in, recall
 
     def score(self, users: Tensor) -> Tensor:
         """(N, d) user vectors -> (N, items + 1) scores; column 0 is padding and means nothing."""

@@ -11,9 +11,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from marsrec.nn.arrays.base import Array, Arrays, Map
 from marsrec.nn.encoders.base import NORM_EPS, init_normal
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.parts import Part
+
+
+TINY = 1e-30
+"""The least square of a norm that a vector is divided by: zero stays zero."""
 
 
 class ScorerSettings(Part, ABC):
@@ -36,6 +41,10 @@ class Scorer(nn.Module, ABC):
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
+    def fast(self, arrays: Arrays) -> Map | None:
+        """What `forward` makes of one user vector (1, d), in the operations of `marsrec.nn.arrays`; None if only torch."""
+        return None
+
 
 class DotSettings(ScorerSettings):
     """Dot product with the item embedding, which is tied to the input's."""
@@ -55,6 +64,10 @@ class Dot(Scorer):
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """See `Scorer.forward`."""
         return users, items, None
+
+    def fast(self, arrays: Arrays) -> Map:
+        """See `Scorer.fast`."""
+        return lambda user: user
 
 
 class BiasedSettings(ScorerSettings):
@@ -79,6 +92,11 @@ class Biased(Scorer):
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """See `Scorer.forward`."""
         return self.head(users), items, self.bias
+
+    def fast(self, arrays: Arrays) -> Map:
+        """See `Scorer.fast`."""
+        linear, norm = arrays.linear(self.head[0].weight, self.head[0].bias), arrays.norm(self.head[2])
+        return lambda user: norm(arrays.gelu(linear(user)))
 
 
 class CosineSettings(ScorerSettings):
@@ -106,6 +124,15 @@ class Cosine(Scorer):
     def forward(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """See `Scorer.forward`."""
         return unit(users) / self.temperature, unit(self.dropout(items)), None
+
+    def fast(self, arrays: Arrays) -> Map:
+        """See `Scorer.fast`."""
+
+        def turned(user: Array) -> Array:
+            norm = arrays.sqrt(arrays.lower_bound(arrays.sum(user * user, 1), TINY))
+            return user / norm / self.temperature
+
+        return turned
 
 
 def unit(vectors: Tensor) -> Tensor:

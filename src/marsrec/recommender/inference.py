@@ -19,10 +19,15 @@ from marsrec.data.batches import Batch
 from marsrec.data.times import TimeUnit, utc_date
 from marsrec.errors import DataError
 from marsrec.evaluation.ranking import Seen, top_k
+from marsrec.nn.arrays.base import FastRecall, FastTakeIn, FastUser
+from marsrec.nn.arrays.numpy_arrays import NumpyArrays
+from marsrec.nn.encoders.base import Memory
 from marsrec.nn.model import ModelMemory, SequenceModel
 
 ROWS = 512
 """Histories that are encoded at a time."""
+FEW = 16
+"""Up to so many histories are computed one by one in the model's fast form; more share the work of a batch."""
 SHARED_EVENTS = 256
 """From so many events at a time on threads share the work; below they would wait for each other."""
 SHARED_SCORES = 1 << 18
@@ -163,27 +168,55 @@ class Inference:
         now = torch.tensor(moments, dtype=torch.int64)[:, None].expand_as(times)
         return Batch(items, times, torch.from_numpy(lengths), torch.zeros_like(items), now).to(self.device)
 
+    @cached_property
+    def one_window(self) -> FastUser | None:
+        """The model for one history without torch: codes (L,), times (L,), moment -> (1, d); None if it has no such form."""
+        return self.network.fast(NumpyArrays()) if self._fits_kernels else None
+
+    @cached_property
+    def live(self) -> tuple[FastTakeIn, FastRecall] | None:
+        """How a session takes in events and recalls a user vector without torch; None if the model has no such form."""
+        return self.network.fast_live(NumpyArrays()) if self._fits_kernels else None
+
+    @property
+    def _fits_kernels(self) -> bool:
+        kinds = {(part.device.type, part.dtype) for part in self.network.parameters()}
+        return kinds == {("cpu", torch.float32)}
+
     @torch.no_grad()
     def vectors(self, pasts: Sequence[Past], moments: Sequence[int]) -> Tensor:
-        """User vectors (N, d) at the moments of the requests: windows in padded batches, memories all at once."""
+        """User vectors (N, d) at the moments of the requests.
+
+        A few are computed one by one in the model's fast form, if it has one. Of many, windows of similar length go
+        through the network in padded batches, and memories all at once.
+        """
         table = self.network.items.weight
         vectors = torch.empty(len(pasts), table.shape[1], dtype=table.dtype, device=table.device)
-        folded = [place for place, past in enumerate(pasts) if isinstance(past, Folded)]
-        if folded:
-            readouts = [past.memory[1] for past in pasts if isinstance(past, Folded)]
-            together = tuple(torch.cat(parts) for parts in zip(*readouts, strict=True))
-            now = torch.tensor([moments[place] for place in folded], dtype=torch.int64, device=self.device)
-            with one_thread(len(folded) < SHARED_EVENTS):
-                vectors[folded] = self.network.recall(((), together), now)
         for place, past in enumerate(pasts):
             if isinstance(past, Vector):
                 vectors[place] = past.user
         windows = [(place, past) for place, past in enumerate(pasts) if isinstance(past, Window)]
+        folded = [(place, past) for place, past in enumerate(pasts) if isinstance(past, Folded)]
+        if len(windows) <= FEW and (one := self.one_window) is not None:
+            for place, window in windows:
+                vectors.numpy()[place] = one(window.codes, window.times, moments[place])
+            windows = []
+        if len(folded) <= FEW and (live := self.live) is not None:
+            for place, memory in folded:
+                vectors.numpy()[place] = live[1](bare(memory.memory[1]), moments[place])
+            folded = []
+        if folded:
+            together = tuple(torch.cat(parts) for parts in zip(*(past.memory[1] for _, past in folded), strict=True))
+            places = [place for place, _ in folded]
+            now = torch.tensor([moments[place] for place in places], dtype=torch.int64, device=self.device)
+            with one_thread(len(folded) < SHARED_EVENTS):
+                vectors[places] = self.network.recall(((), together), now)
+        windows.sort(key=lambda one: len(one[1].codes), reverse=True)  # so that little of a batch is padding
         for start in range(0, len(windows), ROWS):
-            places, some = zip(*windows[start : start + ROWS], strict=True)
-            batch = self.batch(some, [moments[place] for place in places])
+            rows, some = zip(*windows[start : start + ROWS], strict=True)
+            batch = self.batch(some, [moments[place] for place in rows])
             with one_thread(batch.items.numel() < SHARED_EVENTS):
-                vectors[list(places)] = self.network(batch).users
+                vectors[list(rows)] = self.network(batch).users
         return vectors
 
     def answer(self, requests: Sequence[Request], *, ranker: Ranker | None = None) -> list[Answer]:
@@ -243,6 +276,11 @@ class Inference:
     def directions(self) -> Tensor:
         """Item vectors (V + 1, d) of length 1."""
         return F.normalize(self.network.items.weight.detach(), dim=1)
+
+
+def bare(memory: Memory) -> tuple[NDArray[Any], ...]:
+    """What is remembered of one history, as the fast form takes it: without the axis of rows."""
+    return tuple(part[0].numpy() for part in memory)
 
 
 def in_rows(each: Sequence[NDArray[np.integer[Any]]]) -> Seen:

@@ -23,7 +23,7 @@ from marsrec.compute.threads import one_thread
 from marsrec.errors import DataError, warn
 from marsrec.nn.model import SequenceModel
 from marsrec.recommender.explanation import PIECE
-from marsrec.recommender.inference import SHARED_EVENTS, Folded, Past, Window
+from marsrec.recommender.inference import SHARED_EVENTS, Folded, Inference, Past, Window, bare
 from marsrec.recommender.inputs import NAMELESS, is_one
 from marsrec.recommender.persistence import as_bytes
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<8s8s8sqq")
 """Start of a serialised session: magic, fingerprint of the model, checksum, number of events, time of the latest."""
 MAGIC = b"marsrec1"
+FEW_EVENTS = 64
+"""Up to so many events at a time are taken in by the model's fast form; of more, torch computes many at once."""
 
 
 class Remembered(ABC):
@@ -53,15 +55,20 @@ class Remembered(ABC):
 class FoldedEvents(Remembered):
     """All events, folded into the memory of a recurrent model."""
 
-    def __init__(self, network: SequenceModel) -> None:
-        self.network = network
-        encoded, read = network.start(1)
+    def __init__(self, inference: Inference) -> None:
+        self.network, self.live = inference.network, inference.live
+        encoded, read = self.network.start(1)
         self.tensors, self.encoded = encoded + read, len(encoded)
 
     def add(self, codes: Tensor, times: Tensor) -> None:
         """See `Remembered.add`."""
-        encoded, read = self.network.resume(self.view().memory, codes[None], times[None])
-        self.tensors = tuple(part.clone() for part in encoded + read)  # not views that keep all of the events alive
+        memory = self.view().memory
+        if self.live is not None and len(codes) <= FEW_EVENTS:
+            found = self.live[0]((bare(memory[0]), bare(memory[1])), codes.numpy(), times.numpy())
+            self.tensors = tuple(torch.from_numpy(np.array(part))[None] for half in found for part in half)
+        else:
+            encoded, read = self.network.resume(memory, codes[None], times[None])
+            self.tensors = tuple(part.clone() for part in encoded + read)  # not views that keep all events alive
 
     def view(self) -> Folded:
         """See `Remembered.view`."""
@@ -106,7 +113,7 @@ class Session:
         network = recommender.network
         self.recommender = recommender
         length = recommender.settings.length
-        self.past: Remembered = FoldedEvents(network) if network.recurrent else LatestEvents(length)
+        self.past: Remembered = FoldedEvents(recommender.inference) if network.recurrent else LatestEvents(length)
         self.seen: NDArray[np.uint8] = np.zeros(math.ceil((len(recommender.item_ids) + 1) / 8), dtype=np.uint8)
         self.events, self.latest = 0, 0
         self.model = recommender.fingerprint()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Arrays, FastEncoder, FastMemory
 from marsrec.nn.parts import Part
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class Encoder(nn.Module, ABC):
         """(B, L, d) embedded items -> (B, width) states at the latest events."""
         return self.at(embedded, batch, batch.is_last)
 
+    def fast(self, arrays: Arrays) -> FastEncoder | None:
+        """The same for one history, in the operations of `marsrec.nn.arrays`; None where torch has to do it."""
+        return None
+
     def start(self, rows: int) -> Memory:
         """The memory of histories without events; only of recurrent encoders."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
@@ -93,6 +98,10 @@ class Encoder(nn.Module, ABC):
                 f"{type(self).__name__} goes on from a memory in evaluation mode only: call eval() first"
             )
         return self.go_on(memory, embedded)
+
+    def fast_live(self, arrays: Arrays) -> FastMemory | None:
+        """What `go_on` does for one history, without the axis of rows; None where torch has to do it."""
+        return None
 
     def go_on(self, memory: Memory, embedded: Tensor) -> tuple[Tensor, Memory]:
         """What `resume` does, in evaluation mode; only of recurrent encoders."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder
 from marsrec.nn.encoders.base import NORM_EPS, SlotEncoder, init_normal
 from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.attention import attention
@@ -67,6 +68,23 @@ class Bert(SlotEncoder):
         """See `Encoder.latest`: the last block feeds forward there alone."""
         slots, lengths = self._appended(embedded, batch)
         return self.slots(slots, lengths, torch.arange(slots.shape[1], device=slots.device) == lengths[:, None] - 1)
+
+    def fast(self, arrays: Arrays) -> FastEncoder | None:
+        """See `Encoder.fast`; not of the published variant."""
+        if self.published:
+            return None
+        positions, norm = arrays.constant(self.positions.weight), arrays.norm(self.norm)
+        mask = arrays.constant(self.mask[None])
+        *blocks, final = (block.fast(arrays, causal=False) for block in self.blocks)  # type: ignore[operator]
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            x = arrays.concat([x, mask], 0)
+            x = norm(x + arrays.take(positions, arrays.range(0, arrays.count(x))))
+            for block in blocks:
+                x = block(x, 0)
+            return final(x, -1 if last else 1)
+
+        return states
 
     def _appended(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Slots with a mask after the latest event, and how many of each row count."""

@@ -3,7 +3,7 @@
 Shape letters: B rows, L positions of the batch, d width of the model, T the model's length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder, Map
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
 from marsrec.nn.encoders.mamba import StateSpace, StateSpaceSettings
 from marsrec.nn.kernels.dropout import Dropout
@@ -80,6 +81,17 @@ class FrequencyFilter(nn.Module):
         mixing = kernel.T[:, (position[:, None] - position) % self.length]  # (d, L, L)
         return torch.bmm(mixing, x.permute(2, 1, 0)).permute(2, 1, 0)
 
+    def fast(self, arrays: Arrays) -> Map:
+        """The same for one history, as a circular convolution."""
+        kernel = arrays.constant(torch.fft.irfft(torch.view_as_complex(self.weight), n=self.length, dim=0))  # (T, d)
+
+        def filtered(x: Array) -> Array:
+            place = arrays.range(0, arrays.count(x))
+            lags = (arrays.wider(place, 1) - place) % self.length
+            return arrays.sum(arrays.take(kernel, lags) * arrays.wider(x, 0), 1)
+
+        return filtered
+
 
 class Bidirectional(nn.Module):
     """Two state spaces, one of which reads the history from its latest event back; their normed outputs are added."""
@@ -101,6 +113,20 @@ class Bidirectional(nn.Module):
         """(B, L, d) -> (B, d) at the latest events, with which reading backwards begins."""
         event = batch.at_last(x)
         return self._mixed(event, self.forwards.at(x, batch.is_last), self.backwards(event[:, None])[:, 0])
+
+    def fast(self, arrays: Arrays) -> Callable[[Array, bool], Array]:
+        """The same for one history; the backward state space begins with the last event, which may be all."""
+        forwards, backwards = self.forwards.fast(arrays), self.backwards.fast(arrays)
+        start = self.forwards.fast_start(arrays)
+        forwards_norm, backwards_norm = arrays.norm(self.forwards_norm), arrays.norm(self.backwards_norm)
+
+        def both(x: Array, last: bool) -> Array:
+            event = arrays.rows(x, -1) if last else x
+            back = arrays.reversed_first(event, arrays.count(event))
+            back = arrays.reversed_first(backwards(start, back, False)[0], arrays.count(event))
+            return forwards_norm(forwards(start, x, last)[0] + event) + backwards_norm(back + event)
+
+        return both
 
     def _mixed(self, x: Tensor, forwards: Tensor, backwards: Tensor) -> Tensor:
         forwards, backwards = self.dropout(forwards) + x, self.dropout(backwards) + x
@@ -125,6 +151,15 @@ class GatedLinear(nn.Module):
         out = self.out(F.glu(self.value_and_gate(x)))
         normed: Tensor = self.norm(self.dropout(out + x) if self.published else self.dropout(out) + x)
         return normed
+
+    def fast(self, arrays: Arrays) -> Map:
+        """The same for one history."""
+        (value, gate), out, norm = self._halves(arrays), arrays.of(self.out), arrays.norm(self.norm)
+        return lambda x: norm(out(value(x) * arrays.sigmoid(gate(x))) + x)
+
+    def _halves(self, arrays: Arrays) -> list[Map]:
+        weights, biases = self.value_and_gate.weight.chunk(2), self.value_and_gate.bias.chunk(2)
+        return [arrays.linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
 
 class Layer(nn.Module):
@@ -152,6 +187,12 @@ class Layer(nn.Module):
         (pair,) = self.pairs
         gated: Tensor = self.gated(pair.latest(self._filtered(x, batch.inside[..., None]), batch))
         return gated
+
+    def fast(self, arrays: Arrays) -> Callable[[Array, bool], Array]:
+        """The same for one history, of a layer with one pair."""
+        (pair,) = (pair.fast(arrays) for pair in self.pairs)
+        spread, norm, gated = self.filter.fast(arrays), arrays.norm(self.filter_norm), self.gated.fast(arrays)
+        return lambda x, last: gated(pair(norm(spread(x) + x), last))
 
     def _filtered(self, x: Tensor, inside: Tensor) -> Tensor:
         # The filter spreads every position over all: padding must be nothing before it.
@@ -192,6 +233,20 @@ class Echo(Encoder):
         order = reversal(batch.lengths, embedded.shape[1])
         x = self._through(self.layers[:-1], embedded, batch.inside, order)
         return self.layers[-1].latest(x, batch)
+
+    def fast(self, arrays: Arrays) -> FastEncoder | None:
+        """See `Encoder.fast`; not of the published variant."""
+        if self.padded_to:
+            return None
+        norm, layers = arrays.norm(self.norm), [layer.fast(arrays) for layer in self.layers]
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            x = norm(x)
+            for layer in layers:
+                x = layer(x, last and layer is layers[-1])
+            return x
+
+        return states
 
     def _through(self, layers: Sequence[Layer], embedded: Tensor, inside: Tensor, order: Tensor) -> Tensor:
         x: Tensor = self.norm(self.dropout(embedded))

@@ -7,7 +7,7 @@ Shape letters: B rows, L positions, n events of a row, d width of the model, H h
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
 from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.attention import attention, causal_attention
@@ -127,6 +128,42 @@ class FrequencyBlock(AttentionBlock):
             mixed = mixed.lerp(attended.flatten(1), self.time_weight)
         return self.after(x.flatten(0, 1).index_select(0, start + last), mixed)
 
+    def fast_filtered(self, arrays: Arrays, bands: Tensor) -> Callable[[Array, int], Array]:
+        """The same for one history, whose period is all of it: (L, d) -> (Q, d) from an event on."""
+        queries, keys, values = self.projections(arrays)
+        after, table, d = self.fast_after(arrays), arrays.constant(bands.flatten()), self.qkv.in_features
+
+        def mix(x: Array, first: int) -> Array:
+            n = arrays.count(x)
+            frequency = arrays.range(arrays.take(table, 2 * n), arrays.take(table, 2 * n + 1))  # (F,)
+            turns = (arrays.wider(frequency, 1) * arrays.range(0, n)) % n
+            angle = arrays.number(turns) * (2 * math.pi) / arrays.number(n)
+            single = arrays.equal(frequency, 0) + arrays.equal(2 * frequency, n)
+            waves = arrays.cos(angle), arrays.sin(angle)  # (F, L) each
+            back = [wave * arrays.wider((2.0 - single) / arrays.number(n), 1) for wave in waves]
+
+            query, key, value = queries(x), keys(x), values(x)
+            (qc, qs), (kc, ks) = ([wave @ part for wave in waves] for part in (query, key))  # (F, d) each
+            spectrum = arrays.sum(qc * kc + qs * ks, 1), arrays.sum(qs * kc - qc * ks, 1)
+            correlation = (spectrum[0] @ back[0] + spectrum[1] @ back[1]) / float(d)
+            close = arrays.largest(arrays.sqrt(correlation * correlation)) * (16 * torch.finfo(torch.float32).eps)
+            lags = arrays.best(correlation - close * arrays.number(arrays.range(0, n)), self.lags)  # (K,)
+            weights = arrays.softmax(arrays.take(correlation, lags))
+            place = arrays.rows(arrays.range(0, n), first)
+            followers = arrays.take(value, (arrays.wider(place, 1) + lags) % n)  # (Q, K, d)
+            mixed = arrays.sum(followers * arrays.wider(weights, 1), 1)
+            if self.time_weight:
+
+                def within(part: Array) -> Array:
+                    return arrays.transposed(back[0]) @ (waves[0] @ part) + arrays.transposed(back[1]) @ (waves[1] @ part)
+
+                asked = arrays.rows(within(query), first)
+                attended = arrays.attention(asked, within(key), within(value), self.heads, True)
+                mixed = mixed + (attended - mixed) * self.time_weight
+            return after(arrays.rows(x, first), mixed)
+
+        return mix
+
     def _analysed(self, x: Tensor, band: Fourier) -> tuple[Tensor, Tensor]:
         """Queries, keys and values (B, L, 3d), and their coefficients (B, 2F, 3d); of the values only for attention."""
         qkv = self.qkv(x)
@@ -192,6 +229,22 @@ class FrequencyEncoder(Encoder):
         """See `Encoder.latest`: the last block sums up and feeds forward there alone."""
         x, lengths, band = self._before_last(embedded, batch)
         return self.blocks[-1].latest(x, lengths, band, batch.last)
+
+    def fast(self, arrays: Arrays) -> FastEncoder | None:
+        """See `Encoder.fast`; not of the published variant."""
+        if self.padded_to:
+            return None
+        positions, norm = arrays.constant(self.positions.weight), arrays.norm(self.norm)
+        pairs = zip(self.blocks, self.bands, strict=True)
+        *blocks, final = (block.fast_filtered(arrays, bands) for block, bands in pairs)
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            x = norm(x + arrays.take(positions, arrays.range(0, arrays.count(x))))
+            for block in blocks:
+                x = block(x, 0)
+            return final(x, -1 if last else 0)
+
+        return states
 
     def _before_last(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Fourier]:
         """What the last block takes: states (B, L, d), the lengths of the periods (B,), and its band."""

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder, FastMemory
 from marsrec.nn.encoders.base import Encoder, EncoderSettings, Memory
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import ReadoutSettings
@@ -70,3 +71,27 @@ class Gru(Encoder):
         """See `Encoder.resume`."""
         hidden, last = self.gru(embedded, memory[0].transpose(0, 1).contiguous())  # torch wants layers first
         return self.out(hidden), (last.transpose(0, 1),)
+
+    def fast(self, arrays: Arrays) -> FastEncoder:
+        """See `Encoder.fast`."""
+        go_on, (start,) = self.fast_live(arrays), (arrays.constant(part[0]) for part in self.start(1))
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            return go_on((start,), x, last)[0]
+
+        return states
+
+    def fast_live(self, arrays: Arrays) -> FastMemory:
+        """See `Encoder.fast_live`."""
+        layers = [arrays.gru(*weights[:2]) for weights in self.gru.all_weights]
+        out = arrays.of(self.out) if isinstance(self.out, nn.Linear) else None
+
+        def go_on(memory: tuple[Array, ...], x: Array, last: bool) -> tuple[Array, tuple[Array, ...]]:
+            (before,), ends = memory, []
+            for place, layer in enumerate(layers):
+                x = layer(x, arrays.rows(before, place, place + 1))
+                ends.append(arrays.rows(x, -1))
+            x = arrays.rows(x, -1) if last else x
+            return (x if out is None else out(x)), (arrays.concat(ends, 0),)
+
+        return go_on

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder, FastMemory
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, EncoderSettings, Memory, init_normal, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.kernels.numeric import widened
@@ -125,6 +126,33 @@ class StateSpace(nn.Module):
         y, carried = continued_scan(carried, x, *self._selected(x))
         return self._out(y, gate), (recent, carried)
 
+    def fast(self, arrays: Arrays) -> FastMemory:
+        """What `resume` does for one history, in the operations of `marsrec.nn.arrays`."""
+        rank, states = self.rank, self.log_rates.shape[1]
+        inputs, gates = (arrays.linear(weight) for weight in self.in_projection.weight.chunk(2))
+        step, write, read = (arrays.linear(w) for w in self.selection.weight.split([rank, states, states]))
+        convolve = arrays.convolution(self.kernel, self.kernel_bias)
+        step_size, out = arrays.of(self.step_size), arrays.of(self.out_projection)
+        scan = arrays.scan(-self.log_rates.exp(), self.skip)
+        before = self.kernel.shape[1] - 1
+
+        def go_on(memory: tuple[Array, ...], x: Array, last: bool) -> tuple[Array, tuple[Array, ...]]:
+            recent, state = memory
+            given = inputs(x)
+            source = arrays.silu(convolve(given, recent))
+            recent = arrays.rows(arrays.concat([recent, given], 0), -before)
+            delta = arrays.softplus(step_size(step(source)))
+            y, state = scan(source, delta, write(source), read(source), state)
+            if last:
+                x, y = arrays.rows(x, -1), arrays.rows(y, -1)
+            return out(y * arrays.silu(gates(x))), (recent, state)
+
+        return go_on
+
+    def fast_start(self, arrays: Arrays) -> tuple[Array, ...]:
+        """What `start` gives one history."""
+        return tuple(arrays.constant(part[0]) for part in self.start(1))
+
     def _selected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Δ, A, B, C and D of these inputs."""
         states = self.log_rates.shape[1]
@@ -165,6 +193,20 @@ class Block(nn.Module):
         """See `Encoder.resume`."""
         mixed, memory = self.state_space.resume(memory, x)
         return self._after(x, mixed), memory
+
+    def fast(self, arrays: Arrays) -> FastMemory:
+        """What `resume` does for one history, in the operations of `marsrec.nn.arrays`."""
+        mix, state_norm, norm = self.state_space.fast(arrays), arrays.norm(self.state_norm), arrays.norm(self.norm)
+        wide, narrow = arrays.of(self.feed_forward[0]), arrays.of(self.feed_forward[3])
+
+        def go_on(memory: tuple[Array, ...], x: Array, last: bool) -> tuple[Array, tuple[Array, ...]]:
+            mixed, memory = mix(memory, x, last)
+            if self.residual:
+                mixed = mixed + (arrays.rows(x, -1) if last else x)
+            x = state_norm(mixed)
+            return norm(x + narrow(arrays.gelu(wide(x)))), memory
+
+        return go_on
 
     def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
         mixed = self.dropout(mixed)
@@ -214,3 +256,26 @@ class Mamba(Encoder):
             x, parts = block.resume(memory[2 * index : 2 * index + 2], x)
             after.extend(parts)
         return x, tuple(after)
+
+    def fast(self, arrays: Arrays) -> FastEncoder:
+        """See `Encoder.fast`."""
+        go_on = self.fast_live(arrays)
+        start = tuple(part for block in self.blocks for part in block.state_space.fast_start(arrays))
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            return go_on(start, x, last)[0]
+
+        return states
+
+    def fast_live(self, arrays: Arrays) -> FastMemory:
+        """See `Encoder.fast_live`."""
+        norm, blocks = arrays.norm(self.norm), [block.fast(arrays) for block in self.blocks]
+
+        def go_on(memory: tuple[Array, ...], x: Array, last: bool) -> tuple[Array, tuple[Array, ...]]:
+            x, after = norm(x), ()
+            for place, block in enumerate(blocks):
+                x, parts = block(memory[2 * place : 2 * place + 2], x, last and place == len(blocks) - 1)
+                after += parts
+            return x, after
+
+        return go_on

@@ -3,7 +3,7 @@
 Shape letters: B rows, L positions, d width of the model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
 from marsrec.nn.encoders.echo import reordered, reversal
 from marsrec.nn.encoders.mamba import StateSpace, StateSpaceSettings
@@ -107,6 +108,39 @@ class Block(nn.Module):
         gate: Tensor = self.gate_dropout(self.gate_silu(F.silu(linear)) + self.gate_sigmoid(opened))
         return gate
 
+    def fast(self, arrays: Arrays) -> Callable[[Array, Array, bool], Array]:
+        """The same for one history, of which the first so many events are flipped."""
+        forward_linear, flipped_linear = arrays.of(self.forward_gate), arrays.of(self.flipped_gate)
+        gate_silu, gate_sigmoid, out = arrays.of(self.gate_silu), arrays.of(self.gate_sigmoid), arrays.of(self.out)
+        wide, narrow = arrays.of(self.feed_forward[0]), arrays.of(self.feed_forward[3])
+        mixed_norm, norm = arrays.norm(self.mixed_norm), arrays.norm(self.norm)
+        nothing = arrays.constant(self.convolution.weight.new_zeros(1, len(self.out.weight)))
+        around = arrays.linear(self.convolution.weight.permute(0, 2, 1).flatten(1), self.convolution.bias)
+        recur, still = arrays.gru(*self.gru.all_weights[0][:2]), nothing
+        scan, start = self.state_space.fast(arrays), self.state_space.fast_start(arrays)
+        shares = self.shares.softmax(0).tolist()
+
+        def opened(linear: Array) -> Array:
+            return 1.0 + gate_silu(arrays.silu(linear)) + gate_sigmoid(arrays.sigmoid(linear))
+
+        def mix(x: Array, flips: Array, last: bool) -> Array:
+            padded = arrays.concat([nothing, x, nothing], 0)
+            beside = [arrays.rows(padded, 0, -2), x, arrays.rows(padded, 2)]
+            recurrent = recur(around(arrays.concat(beside, 1)), still)
+            turned = arrays.reversed_first(x, flips)
+            forward, flipped = scan(start, x, last)[0], scan(start, turned, last)[0]
+            if last:  # the latest event stays in its place
+                x, recurrent = arrays.rows(x, -1), arrays.rows(recurrent, -1)
+            else:
+                flipped = arrays.reversed_first(flipped, flips)
+            forward = forward * opened(forward_linear(x) + x)
+            flipped = flipped * opened(flipped_linear(x) + x)
+            mixed = out(shares[0] * recurrent + shares[1] * flipped + shares[2] * forward)
+            x = mixed_norm(mixed + x if self.residual else mixed)
+            return norm(x + narrow(arrays.gelu(wide(x))))
+
+        return mix
+
     def _recurrent(self, x: Tensor, inside: Tensor) -> Tensor:
         # The convolution looks one event ahead: beyond the latest there must be nothing.
         around = self.convolution((x * inside).transpose(1, 2)).transpose(1, 2)
@@ -127,7 +161,7 @@ class Sigma(Encoder):
     def __init__(self, dim: int, length: int, settings: SigmaSettings) -> None:
         super().__init__(dim)
         self.padded_to = length if settings.published else 0
-        self.flipped = settings.flipped
+        self.length, self.flipped = length, settings.flipped
         self.dropout = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(dim, eps=NORM_EPS)
         self.blocks: Sequence[Block] = nn.ModuleList(Block(dim, settings) for _ in range(settings.layers))  # type: ignore[assignment]
@@ -154,6 +188,21 @@ class Sigma(Encoder):
         for block in blocks:
             x = block(x, inside[..., None], order)
         return x
+
+    def fast(self, arrays: Arrays) -> FastEncoder | None:
+        """See `Encoder.fast`; not of the published variant."""
+        if self.padded_to:
+            return None
+        norm, blocks = arrays.norm(self.norm), [block.fast(arrays) for block in self.blocks]
+        flips = arrays.constant(self.flips(torch.arange(self.length + 1)))
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            x, flipped = norm(x), arrays.take(flips, arrays.count(x))
+            for block in blocks:
+                x = block(x, flipped, last and block is blocks[-1])
+            return x
+
+        return states
 
     def flips(self, lengths: Tensor) -> Tensor:
         """(B,) number of events -> (B,) how many of them, the oldest, are reversed."""

@@ -7,6 +7,7 @@ with tables pK, pV of positions and rK, rV of time intervals, shared by all laye
 Shape letters: B rows, L positions, d width of the model, H heads.
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, init_normal
 from marsrec.nn.encoders.transformer import AttentionBlock, AttentionSettings
 from marsrec.nn.kernels.dropout import Dropout
@@ -98,6 +100,20 @@ class Block(AttentionBlock):
         return self.after(x, mixed.transpose(1, 2).flatten(2), where)
 
 
+    def fast_known(self, arrays: Arrays) -> Callable[[Array, Array, Array, tuple[Array, ...], int], Array]:
+        """The same for one history: events, what is added to keys and values, intervals, tables, first query."""
+        queries, keys, values = self.projections(arrays)
+        after = self.fast_after(arrays)
+
+        def attend(x: Array, positions: tuple[Array, ...], between: Array, tables: tuple[Array, ...], first: int) -> Array:
+            asked, between = arrays.rows(x, first), arrays.rows(between, first)
+            key, value = keys(x) + positions[0], values(x) + positions[1]
+            mixed = arrays.interval_attention(queries(asked), key, value, between, *tables, self.heads)
+            return after(asked, mixed)
+
+        return attend
+
+
 class TimeInterval(Encoder):
     """Norm, dropout, then causal blocks that add positions and intervals to keys and values, and none to the input."""
 
@@ -122,6 +138,24 @@ class TimeInterval(Encoder):
     def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
         """See `Encoder.at`: the last block feeds forward there alone."""
         states: Tensor = self.blocks[-1](*self._before_last(embedded, batch), where)
+        return states
+
+    def fast(self, arrays: Arrays) -> FastEncoder:
+        """See `Encoder.fast`."""
+        norm = arrays.norm(self.norm)
+        positions = [arrays.constant(table.weight) for table in (self.position_keys, self.position_values)]
+        tables = tuple(arrays.constant(table.weight) for table in (self.interval_keys, self.interval_values))
+        *blocks, final = (block.fast_known(arrays) for block in self.blocks)  # type: ignore[operator]
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            place = arrays.range(0, arrays.count(x))
+            known = tuple(arrays.take(table, place) for table in positions)
+            between = arrays.intervals(times, self.span, self.scale == "user")
+            x = norm(x)
+            for block in blocks:
+                x = block(x, known, between, tables, 0)
+            return final(x, known, between, tables, -1 if last else 0)
+
         return states
 
     def _before_last(self, embedded: Tensor, batch: Batch) -> tuple[Tensor, Known]:

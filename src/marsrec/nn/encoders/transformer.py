@@ -1,6 +1,6 @@
 """SASRec's encoder: learned positions and causal self-attention blocks (Kang and McAuley, 2018; RecBole's layout)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
+from marsrec.nn.arrays.base import Array, Arrays, FastEncoder, Map
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, EncoderSettings, init_normal, picked
 from marsrec.nn.kernels.attention import causal_attention
 from marsrec.nn.kernels.dropout import Dropout
@@ -84,6 +85,33 @@ class AttentionBlock(nn.Module):
         normed: Tensor = self.norm(x + self.dropout(self.feed_forward(x)))
         return normed
 
+    def projections(self, arrays: Arrays) -> list[Map]:
+        """Queries, keys and values of a fast form."""
+        weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
+        return [arrays.linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+
+    def fast_after(self, arrays: Arrays) -> Callable[[Array, Array], Array]:
+        """What `after` does, in a fast form."""
+        out, wide, narrow = (arrays.of(layer) for layer in (self.out, self.feed_forward[0], self.feed_forward[2]))
+        attention_norm, norm = arrays.norm(self.attention_norm), arrays.norm(self.norm)
+
+        def after(x: Array, mixed: Array) -> Array:
+            x = attention_norm(x + out(mixed))
+            return norm(x + narrow(arrays.gelu(wide(x))))
+
+        return after
+
+    def fast(self, arrays: Arrays, *, causal: bool) -> Callable[[Array, int], Array]:
+        """Attention of the events from one on, negative if counted from the end: (L, d) -> (Q, d)."""
+        queries, keys, values = self.projections(arrays)
+        after = self.fast_after(arrays)
+
+        def attend(x: Array, first: int) -> Array:
+            asked = arrays.rows(x, first)
+            return after(asked, arrays.attention(queries(asked), keys(x), values(x), self.heads, causal))
+
+        return attend
+
 
 class Block(AttentionBlock):
     """Causal self-attention."""
@@ -115,6 +143,19 @@ class Transformer(Encoder):
     def at(self, embedded: Tensor, batch: Batch, where: Tensor) -> Tensor:
         """See `Encoder.at`: the last block feeds forward there alone."""
         states: Tensor = self.blocks[-1](self._before_last(embedded), where)
+        return states
+
+    def fast(self, arrays: Arrays) -> FastEncoder:
+        """See `Encoder.fast`."""
+        positions, norm = arrays.constant(self.positions.weight), arrays.norm(self.norm)
+        *blocks, final = (block.fast(arrays, causal=True) for block in self.blocks)  # type: ignore[operator]
+
+        def states(x: Array, times: Array, last: bool) -> Array:
+            x = norm(x + arrays.take(positions, arrays.range(0, arrays.count(x))))
+            for block in blocks:
+                x = block(x, 0)
+            return final(x, -1 if last else 0)
+
         return states
 
     def _before_last(self, embedded: Tensor) -> Tensor:

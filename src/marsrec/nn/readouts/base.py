@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from marsrec.data.batches import Batch
 from marsrec.data.moments import AgeUnit
 from marsrec.errors import SettingsError
+from marsrec.nn.arrays.base import Arrays, FastReadout, FastRecall, FastRemember
 from marsrec.nn.encoders.base import Memory
 from marsrec.nn.parts import Part
 
@@ -112,6 +113,10 @@ class Readout(nn.Module, ABC):
         """(N, d) states -> user vectors, where these are made of one state each."""
         raise NotImplementedError(f"{type(self).__name__} needs all states")
 
+    def fast(self, arrays: Arrays) -> FastReadout | None:
+        """User vectors of one history, in the operations of `marsrec.nn.arrays`; None where torch has to do it."""
+        return None
+
     def contributions(
         self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False
     ) -> Contributions | None:
@@ -140,6 +145,10 @@ class Readout(nn.Module, ABC):
     def recall(self, memory: Memory, now: Tensor) -> Tensor:
         """User vectors (B, d) for requests at the moments `now` (B,)."""
         raise NotImplementedError(f"{type(self).__name__} has no memory of fixed size")
+
+    def fast_live(self, arrays: Arrays) -> tuple[FastRemember, FastRecall] | None:
+        """`remember` and `recall` for one history, without the axis of rows; None where torch has to do it."""
+        return None
 
 
 def same_width(readout: str, dim: int, width: int) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastReadout
 from marsrec.nn.encoders.base import picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, ReadoutSettings, first_target
@@ -48,3 +49,12 @@ class Core(Readout):
         weights = logits.masked_fill(later, -torch.inf).softmax(-1)  # (B, Q, L)
         users = weights @ embedded  # (B, Q, d)
         return ReadoutOutput(self.dropout(picked(users, trained[:, first:])))
+
+    def fast(self, arrays: Arrays) -> FastReadout:
+        """See `Readout.fast`."""
+        logit = arrays.of(self.logit)
+
+        def average(states: Array, embedded: Array, times: Array, now: Array) -> Array:
+            return arrays.softmax(arrays.transposed(logit(states))) @ embedded
+
+        return average

@@ -8,6 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays import hawkes as one_history
+from marsrec.nn.arrays.base import Arrays, FastReadout, FastRecall, FastRemember
 from marsrec.nn.encoders.base import Memory, init_normal, picked
 from marsrec.nn.hawkes import Hawkes, Past
 from marsrec.nn.kernels.dropout import Dropout
@@ -135,3 +137,12 @@ class HawkesReadout(Readout):
         past = Past(*memory[:3])
         moment = now if self.sees_request_time else past.time
         return self.operator.recall(past, memory[3], moment).users
+
+    def fast(self, arrays: Arrays) -> FastReadout:
+        """See `Readout.fast`."""
+        return one_history.window(self.operator, arrays, request_clock=self.sees_request_time)
+
+    def fast_live(self, arrays: Arrays) -> tuple[FastRemember, FastRecall]:
+        """See `Readout.fast_live`."""
+        recall = one_history.recall(self.operator, arrays, request_clock=self.sees_request_time)
+        return one_history.remember(self.operator), recall

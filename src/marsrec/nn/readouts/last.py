@@ -6,6 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Arrays, FastReadout, FastRecall, FastRemember
 from marsrec.nn.encoders.base import Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput, ReadoutSettings, same_width
@@ -59,3 +60,11 @@ class Last(Readout):
     def recall(self, memory: Memory, now: Tensor) -> Tensor:
         """See `Readout.recall`."""
         return memory[0]
+
+    def fast(self, arrays: Arrays) -> FastReadout:
+        """See `Readout.fast`."""
+        return lambda states, embedded, times, now: arrays.rows(states, -1)
+
+    def fast_live(self, arrays: Arrays) -> tuple[FastRemember, FastRecall]:
+        """See `Readout.fast_live`."""
+        return lambda memory, states, embedded, times: (states[-1],), lambda memory, now: memory[0][None]

@@ -12,6 +12,8 @@ from torch import Tensor
 from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn import streaming
+from marsrec.nn.arrays import mars as one_history
+from marsrec.nn.arrays.base import Arrays, FastReadout, FastRecall, FastRemember
 from marsrec.nn.encoders.base import Memory, init_normal, picked
 from marsrec.nn.kernels.decayed_average import TimeScale
 from marsrec.nn.kernels.dropout import Dropout
@@ -209,6 +211,17 @@ class Mars(Readout):
         single = (part[:, None] for part in (summaries, latest, last_items, last_states))  # one position each
         users, _ = self.operator.fuse(*single)
         return users[:, 0]
+
+    def fast(self, arrays: Arrays) -> FastReadout | None:
+        """See `Readout.fast`; not with form "streaming", whose weights are those of a mixture."""
+        if self.operator.form == "streaming":
+            return None
+        return one_history.window(self.operator, arrays, request_clock=self.sees_request_time)
+
+    def fast_live(self, arrays: Arrays) -> tuple[FastRemember, FastRecall]:
+        """See `Readout.fast_live`."""
+        recall = one_history.recall(self.operator, arrays, request_clock=self.sees_request_time)
+        return one_history.remember(self.operator, arrays), recall
 
     def _past(self, memory: Memory) -> streaming.Past:
         sums, counts, time = memory[:3]

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marsrec.data.batches import Batch
+from marsrec.nn.arrays.base import Array, Arrays, FastReadout
 from marsrec.nn.encoders.base import picked
 from marsrec.nn.kernels.additive_attention import additive_attention
 from marsrec.nn.kernels.dropout import Dropout
@@ -62,3 +63,14 @@ class Narm(Readout):
         query = self.query(states[:, first:])
         scores = additive_attention(self.key(states), query, self.score.weight[0])  # (B, L - first, L)
         return picked(scores @ states, trained[:, first:]), picked(states, trained)
+
+    def fast(self, arrays: Arrays) -> FastReadout:
+        """See `Readout.fast`."""
+        key, query, score, out = (arrays.of(layer) for layer in (self.key, self.query, self.score, self.out))
+
+        def users(states: Array, embedded: Array, times: Array, now: Array) -> Array:
+            latest = arrays.rows(states, -1)
+            scores = score(arrays.sigmoid(key(states) + query(latest)))  # (L, 1)
+            return out(arrays.concat([arrays.transposed(scores) @ states, latest], 1))
+
+        return users
