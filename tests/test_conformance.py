@@ -14,10 +14,11 @@ from marsrec.data.batches import Batch, gather, prefixes, windows
 from marsrec.data.splits import leave_one_out
 from marsrec.evaluation.evaluate import evaluate
 from marsrec.models import RECIPES, model_settings, parts
+from marsrec.nn.arrays.numpy_arrays import NumpyArrays
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.objectives.next_item import NextItemSettings
 from marsrec.nn.settings import KINDS, ModelSettings
-from marsrec.testing import check_model
+from marsrec.testing import check_model, fast
 from marsrec.testing.case import Case
 from marsrec.testing.encoders import states_at_the_latest_events_are_those_of_the_whole_pass
 from marsrec.training.fit import fit
@@ -76,6 +77,42 @@ def test_every_setting_is_explained() -> None:
 @every_model
 def test_parts_conform(name: str) -> None:
     check_model(settings_of(name))
+
+
+@every_model
+def test_every_recipe_has_a_fast_form(name: str) -> None:
+    """That it equals the plain one is among the checks of `test_parts_conform`."""
+    model = settings_of(name).build(ITEMS)
+    assert model.fast(NumpyArrays()) is not None
+    assert (model.fast_live(NumpyArrays()) is not None) == model.recurrent
+    assert model.scorer.fast(NumpyArrays()) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(
+            (name, {"encoder.layers": n})
+            for name in ("bert4rec", "fearec", "echomamba4rec", "sigma", "gru4rec")
+            for n in (1, 2)
+        ),
+        ("mars-t", {"readout.time_scale": "linear", "readout.clock": "request"}),
+        ("mars-m", {"readout.real_time": False}),
+        ("mars-t", {"readout.values": True, "readout.modulation": False}),
+        ("tisasrec", {"encoder.scale": "raw"}),
+        ("sigma", {"encoder.flipped": 1.0}),
+    ],
+)
+def test_fast_forms_of_other_settings_equal_the_plain_ones(name: str, options: dict[str, Any]) -> None:
+    case = Case(settings_of(name, **options))
+    for check in fast.CHECKS:
+        check(case)
+
+
+@pytest.mark.parametrize("name", ["bert4rec", "fearec", "echomamba4rec", "sigma"])
+def test_published_variants_and_mixtures_are_left_to_torch(name: str) -> None:
+    assert settings_of(name, **{"encoder.published": True}).build(ITEMS).fast(NumpyArrays()) is None
+    assert settings_of("mars-t", **{"readout.form": "streaming"}).build(ITEMS).fast(NumpyArrays()) is None
 
 
 @pytest.mark.parametrize(

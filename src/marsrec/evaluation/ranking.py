@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
 from marsrec.errors import DataError, SettingsError
+from marsrec.nn.kernels.numeric import ZERO, Array, array
 
 Score = Callable[[Tensor], Tensor]
 """From user vectors (C, d) to their scores (C, V + 1)."""
@@ -25,6 +26,10 @@ Seen = tuple[Tensor, Tensor]
 MAX_SCORES = 16_000_000
 ONE_PASS = 128
 """Up to so many best items are kept in order while the scores go by; more are sorted."""
+
+SHARED_ITEMS = 1 << 17
+"""From so many items on threads share the scores of one user."""
+_PART = 4096
 
 # Scores of more rows leave the cache before they are counted; fewer make a poor matrix product.
 _ROWS = 128
@@ -128,8 +133,7 @@ def top_k(
     """
     if k < 1:
         raise SettingsError(f"top_k: k={k}; ask for at least one item")
-    best_scores = [torch.empty(0, k, device=users.device)]
-    best_items = [torch.empty(0, k, device=users.device, dtype=torch.long)]
+    best_scores, best_items = [], []
     for rows, scores in _score_chunks(score, users, seen, max_scores):
         if candidates is not None:
             _check_codes("candidate", candidates, scores.shape[1])
@@ -137,7 +141,24 @@ def top_k(
         best = (_best_of_one_pass if one_pass else _best_of_all)(scores, rows, k, seen, candidates)
         best_scores.append(best[0])
         best_items.append(best[1])
-    return torch.cat(best_scores), torch.cat(best_items)
+    if len(best_scores) == 1:
+        return best_scores[0], best_items[0]
+    nobody = torch.empty(0, k, device=users.device)
+    return torch.cat([nobody, *best_scores]), torch.cat([nobody.long(), *best_items])
+
+
+def products(items: Tensor, user: Tensor) -> Tensor:
+    """Items (V, d) times one user (d,), float32 on the CPU: as fast as the items come out of memory.
+
+    Torch takes twice as long on one core and does not share the work.
+    """
+    scores = torch.empty(len(items))
+    if len(items) < SHARED_ITEMS:
+        _products_of(array(items), array(user), scores.numpy())
+    else:
+        with like_torch():
+            _products(array(items), array(user), scores.numpy())
+    return scores
 
 
 def _best_of_all(
@@ -259,6 +280,23 @@ def _best_columns(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     columns = columns.sort(dim=1).values
     values, order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True)
     return values, columns.gather(1, order)
+
+
+@kernel()
+def _products(items: Array, user: Array, scores: Array) -> None:
+    parts = (len(items) + _PART - 1) // _PART
+    for part in prange(parts):
+        rows = slice(part * _PART, min(part * _PART + _PART, len(items)))
+        _products_of(items[rows], user, scores[rows])
+
+
+@kernel(parallel=False)
+def _products_of(items: Array, user: Array, scores: Array) -> None:
+    for row in range(len(items)):
+        item, total = items[row], ZERO
+        for place in range(len(user)):
+            total += item[place] * user[place]
+        scores[row] = total
 
 
 @kernel(parallel=False)

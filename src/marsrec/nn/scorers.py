@@ -16,7 +16,6 @@ from marsrec.nn.encoders.base import NORM_EPS, init_normal
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.parts import Part
 
-
 TINY = 1e-30
 """The least square of a norm that a vector is divided by: zero stays zero."""
 
@@ -42,7 +41,7 @@ class Scorer(nn.Module, ABC):
         """Vectors of users and items whose dot product, plus an optional bias per item, is the score."""
 
     def fast(self, arrays: Arrays) -> Map | None:
-        """What `forward` makes of one user vector (1, d), in the operations of `marsrec.nn.arrays`; None if only torch."""
+        """What `forward` makes of one user vector (1, d), in the operations of `marsrec.nn.arrays`; None if nothing."""
         return None
 
 
@@ -95,7 +94,7 @@ class Biased(Scorer):
 
     def fast(self, arrays: Arrays) -> Map:
         """See `Scorer.fast`."""
-        linear, norm = arrays.linear(self.head[0].weight, self.head[0].bias), arrays.norm(self.head[2])
+        linear, norm = arrays.of(self.head[0]), arrays.norm(self.head[2])
         return lambda user: norm(arrays.gelu(linear(user)))
 
 

@@ -18,7 +18,7 @@ from marsrec.compute.threads import one_thread
 from marsrec.data.batches import Batch
 from marsrec.data.times import TimeUnit, utc_date
 from marsrec.errors import DataError
-from marsrec.evaluation.ranking import Seen, top_k
+from marsrec.evaluation.ranking import Seen, products, top_k
 from marsrec.nn.arrays.base import FastRecall, FastTakeIn, FastUser
 from marsrec.nn.arrays.numpy_arrays import NumpyArrays
 from marsrec.nn.encoders.base import Memory
@@ -170,7 +170,7 @@ class Inference:
 
     @cached_property
     def one_window(self) -> FastUser | None:
-        """The model for one history without torch: codes (L,), times (L,), moment -> (1, d); None if it has no such form."""
+        """The model for one history without torch; None if it has no such form, and on a GPU."""
         return self.network.fast(NumpyArrays()) if self._fits_kernels else None
 
     @cached_property
@@ -178,7 +178,7 @@ class Inference:
         """How a session takes in events and recalls a user vector without torch; None if the model has no such form."""
         return self.network.fast_live(NumpyArrays()) if self._fits_kernels else None
 
-    @property
+    @cached_property
     def _fits_kernels(self) -> bool:
         kinds = {(part.device.type, part.dtype) for part in self.network.parameters()}
         return kinds == {("cpu", torch.float32)}
@@ -233,7 +233,7 @@ class Inference:
         warm = [place for place, request in enumerate(requests) if request.past is not None]
         pasts = [past for request in requests if (past := request.past) is not None]
         vectors = self.vectors(pasts, [requests[place].at for place in warm])
-        rows = dict(zip(warm, vectors, strict=True))
+        row = {place: index for index, place in enumerate(warm)}
         groups: dict[tuple[bool, int], list[int]] = {}
         for place, request in enumerate(requests):
             groups.setdefault((request.past is None, id(request.candidates)), []).append(place)
@@ -248,17 +248,35 @@ class Inference:
                 elif cold:
                     best = top_k(lambda counts: counts, self._counts(len(group)), k, seen=seen, candidates=candidates)
                 else:
-                    users = torch.stack([rows[place] for place in places])
+                    users = vectors if len(group) == len(vectors) else vectors[[row[place] for place in places]]
                     if ranker is not None and candidates is None and k <= ranker.most:
                         best = ranker.top_k(users, k, seen)
                     else:
-                        best = top_k(self.network.score, users, k, seen=seen, candidates=candidates)
+                        best = top_k(self.score, users, k, seen=seen, candidates=candidates)
             scores, codes = (part.cpu().numpy() for part in best)
-            for request, place, own, ranked in zip(group, places, scores, codes, strict=True):
-                kept = ranked[: request.k] > 0
-                source: AnswerSource = "popularity" if cold else "model"
-                answers[place] = Answer(ranked[: request.k][kept], own[: request.k][kept], source)
+            source: AnswerSource = "popularity" if cold else "model"
+            found = (codes > 0).sum(axis=1).tolist()  # what is missing stands at the end
+            for at, (request, place) in enumerate(zip(group, places, strict=True)):
+                kept = min(request.k, found[at])
+                answers[place] = Answer(codes[at, :kept], scores[at, :kept], source)
         return [answers[place] for place in range(len(requests))]
+
+    @cached_property
+    def scored(self) -> tuple[Tensor, Tensor | None]:
+        """Vectors (V + 1, d) and biases (V + 1,) of the items, as the scorer makes them."""
+        with torch.no_grad():
+            table = self.network.items.weight
+            _, items, bias = self.network.scorer(table[:1], table)
+        return items, bias
+
+    @torch.no_grad()
+    def score(self, users: Tensor) -> Tensor:
+        """What `SequenceModel.score` gives, (N, V + 1), with the items' side made once."""
+        items, bias = self.scored
+        turned, _, _ = self.network.scorer(users, self.network.items.weight[:1])
+        alone = len(users) == 1 and self._fits_kernels
+        scores = products(items, turned[0])[None] if alone else turned @ items.T
+        return scores if bias is None else scores + bias
 
     def _counts(self, rows: int) -> Tensor:
         return torch.from_numpy(self.item_counts.astype(np.float32)).expand(rows, -1)

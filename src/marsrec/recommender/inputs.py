@@ -137,16 +137,20 @@ def item_of(item: Any, item_ids: Vocabulary) -> int:
 
 def answered(users: pl.Series, answers: Sequence[Answer], item_ids: Vocabulary) -> pl.DataFrame:
     """Answers as a table, a row per item."""
-    counts = np.array([len(answer.codes) for answer in answers], dtype=np.int64)
-    codes = [answer.codes for answer in answers]
-    return pl.DataFrame(
-        {
-            "user": users.gather(np.repeat(np.arange(len(answers)), counts)),
-            "rank": np.concatenate([np.arange(1, count + 1) for count in counts] or [np.zeros(0, np.int64)]),
-            "item": item_ids.decode(np.concatenate(codes or [np.zeros(0, np.int64)])),
-            "score": np.concatenate([answer.scores for answer in answers] or [np.zeros(0, np.float32)]),
-            "source": pl.Series([answer.source for answer in answers], dtype=pl.String).gather(
-                np.repeat(np.arange(len(answers)), counts)
-            ),
-        }
-    )
+    if len(answers) == 1:
+        (answer,) = answers
+        count, codes, scores = len(answer.codes), answer.codes, answer.scores
+        asked, sources = users.new_from_index(0, count), pl.Series([answer.source]).new_from_index(0, count)
+        rank = np.arange(1, count + 1)
+    else:
+        counts = np.array([len(answer.codes) for answer in answers], dtype=np.int64)
+        codes = np.concatenate([*(answer.codes for answer in answers), np.zeros(0, np.int64)])
+        scores = np.concatenate([*(answer.scores for answer in answers), np.zeros(0, np.float32)])
+        rows = np.repeat(np.arange(len(answers)), counts)
+        asked, sources = (
+            users.gather(rows),
+            pl.Series([answer.source for answer in answers], dtype=pl.String).gather(rows),
+        )
+        rank = 1 + np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
+    columns = {"user": asked, "rank": pl.Series(rank), "item": item_ids.decode(codes), "score": pl.Series(scores)}
+    return pl.DataFrame([column.alias(name) for name, column in [*columns.items(), ("source", sources)]])

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from marsrec.compute.threads import one_thread
 from marsrec.errors import DataError, warn
-from marsrec.nn.model import SequenceModel
 from marsrec.recommender.explanation import PIECE
 from marsrec.recommender.inference import SHARED_EVENTS, Folded, Inference, Past, Window, bare
 from marsrec.recommender.inputs import NAMELESS, is_one
@@ -35,6 +34,9 @@ HEADER = struct.Struct("<8s8s8sqq")
 MAGIC = b"marsrec1"
 FEW_EVENTS = 64
 """Up to so many events at a time are taken in by the model's fast form; of more, torch computes many at once."""
+
+
+_NAMELESS = pl.Series([NAMELESS])
 
 
 class Remembered(ABC):
@@ -196,7 +198,9 @@ class Session:
 
     def seen_items(self) -> NDArray[np.int64]:
         """Codes of the items that were taken."""
-        return np.flatnonzero(np.unpackbits(self.seen, bitorder="little"))
+        taken = np.flatnonzero(self.seen)  # a few bytes of many
+        place, bit = np.nonzero(np.unpackbits(self.seen[taken, None], axis=1, bitorder="little"))
+        return 8 * taken[place] + bit
 
     def recommend(
         self, k: int = 10, at: Any = None, *, mask_seen: bool = True, candidates: Sequence[Any] | None = None
@@ -206,7 +210,7 @@ class Session:
         past = self.past.view() if self.events else None
         moment = self.moment(at) if self.events else self.recommender.log_end
         seen = self.seen_items() if mask_seen else None
-        return self.recommender.answer(pl.Series([NAMELESS]), [past], [moment], [seen], k=k, candidates=candidates)
+        return self.recommender.answer(_NAMELESS, [past], [moment], [seen], k=k, candidates=candidates)
 
     # ------------------------------------------------------------------ bytes
 

@@ -1,8 +1,8 @@
 """The conformance suite: what holds for our parts has to hold for yours.
 
 `check_encoder(MyEncoderSettings())` puts an encoder into a small model and runs the checks of
-`testing.every_part`, `testing.encoders` and `testing.recommenders`. The first that fails raises an AssertionError that
-names it, what was expected, what was found, and what to do. Call it in a test; it takes seconds.
+`testing.every_part`, `testing.encoders`, `testing.fast` and `testing.recommenders`. The first that fails raises an
+AssertionError that names it, what was expected, what was found, and what to do. Call it in a test; it takes seconds.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from marsrec.nn.parts import Part
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
-from marsrec.testing import encoders, every_part, objectives, readouts, recommenders, scorers
+from marsrec.testing import encoders, every_part, fast, objectives, readouts, recommenders, scorers
 from marsrec.testing.case import LENGTH, Case, Check
 
 __all__ = ["check_encoder", "check_model", "check_objective", "check_readout", "check_scorer"]
@@ -76,7 +76,12 @@ def _check(part: Part, checks: Sequence[Check], **model: Any) -> None:
 def _run(settings: ModelSettings, name: str, checks: Sequence[Check]) -> None:
     case = Case(settings)
     with torch.random.fork_rng(devices=[]):
-        for check in (*every_part.CHECKS, *checks, *recommenders.CHECKS):  # what says most about a fault comes first
+        for check in (
+            *every_part.CHECKS,
+            *checks,
+            *fast.CHECKS,
+            *recommenders.CHECKS,
+        ):  # what says most about a fault comes first
             try:
                 check(case)
             except Exception as error:  # whatever a part raises is what was found

@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 Array: TypeAlias = Any
-"""numpy's array, or the name of a value in a graph. Both know + - * / % @ and the comparison-free rest through `Arrays`;
-numbers are float32, codes and times int64."""
+"""numpy's array, or the name of a value in a graph. Both know + - * / % and @, all else goes through `Arrays`.
+Numbers are float32, codes and times int64."""
 Map: TypeAlias = Callable[[Array], Array]
 FastEncoder: TypeAlias = Callable[[Array, Array, bool], Array]
 """(L, d) embedded items, (L,) times, and whether the last state alone is wanted -> (L, width) or (1, width) states."""
 FastUser: TypeAlias = Callable[[Array, Array, Array], Array]
 """Codes (L,), times (L,) and the moment of the request () -> (1, d) user vector."""
 FastMemory: TypeAlias = Callable[[tuple[Array, ...], Array, bool], tuple[Array, tuple[Array, ...]]]
-"""The same from a memory on: memory, (L, d) embedded items, whether the last state alone -> states, memory after them."""
+"""The same from a memory on: memory, (L, d) embedded items, whether the last state alone -> states, and the memory
+after them."""
 FastReadout: TypeAlias = Callable[[Array, Array, Array, Array], Array]
 """(L, width) states, or the last alone with `state_alone`; (L, d) embedded items; (L,) times; the moment of the request
 () -> (1, d) user vector."""
@@ -43,10 +44,10 @@ class Arrays(ABC):
 
     @abstractmethod
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Map:
-        """x -> x Wᵀ + b."""
+        """X -> x Wᵀ + b."""
 
     @abstractmethod
-    def norm(self, layer: nn.LayerNorm) -> Map:
+    def norm(self, layer: nn.Module) -> Map:
         """Layer norm over the last axis."""
 
     @abstractmethod
@@ -63,17 +64,18 @@ class Arrays(ABC):
 
     # All the rest.
 
-    def of(self, layer: nn.Linear) -> Map:
+    def of(self, layer: nn.Module) -> Map:
         """A linear layer."""
+        assert isinstance(layer, nn.Linear)
         return self.linear(layer.weight, layer.bias)
 
     @abstractmethod
     def gelu(self, x: Array) -> Array:
-        """x Φ(x)."""
+        """X Φ(x)."""
 
     @abstractmethod
     def silu(self, x: Array) -> Array:
-        """x sigmoid(x)."""
+        """X sigmoid(x)."""
 
     @abstractmethod
     def sigmoid(self, x: Array) -> Array:
@@ -89,7 +91,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def exp(self, x: Array) -> Array:
-        """e to the power of x."""
+        """E to the power of x."""
 
     @abstractmethod
     def log(self, x: Array) -> Array:

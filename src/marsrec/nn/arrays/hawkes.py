@@ -10,7 +10,7 @@ from marsrec.nn.hawkes import DEAD, Hawkes
 
 def fuse(operator: Hawkes, arrays: Arrays) -> Callable[[Array, Array, Array], Array]:
     """Averages (1 + K, d), evidence (1, 1 + K) and last state (1, d) -> user vector (1, d)."""
-    wide, narrow = arrays.of(operator.context[0]), arrays.of(operator.context[2])  # type: ignore[arg-type]
+    wide, narrow = arrays.of(operator.context[0]), arrays.of(operator.context[2])
     taste, effects = arrays.of(operator.taste), arrays.of(operator.effects)
     strengths, offsets = arrays.constant(operator.strengths[None]), arrays.constant(operator.offsets)
     none = arrays.constant(operator.strengths.new_zeros(1, 1))
@@ -34,7 +34,9 @@ def window(operator: Hawkes, arrays: Arrays, *, request_clock: bool) -> Callable
 
     def read(states: Array, embedded: Array, times: Array, now: Array) -> Array:
         latest, times = arrays.rows(times, -1), arrays.highest_so_far(times)
-        now = arrays.later(now, arrays.rows(times, -1)) if request_clock else arrays.later(latest, arrays.rows(times, -1))
+        now = (
+            arrays.later(now, arrays.rows(times, -1)) if request_clock else arrays.later(latest, arrays.rows(times, -1))
+        )
         logits = rates * arrays.wider(arrays.elapsed(times, now, operator.tau0), 0) * -1.0  # (1 + K, L)
         top = arrays.transposed(arrays.rows(arrays.transposed(logits), -1))  # the latest event's is the largest
         weights = arrays.exp(logits - top)

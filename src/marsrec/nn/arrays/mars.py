@@ -17,7 +17,7 @@ def rates(operator: MARS, arrays: Arrays) -> Map:
     base = arrays.constant(operator.base_rates()[None])
     if operator.modulation is None:
         return lambda last_state: base
-    wide, narrow = arrays.of(operator.modulation[0]), arrays.of(operator.modulation[2])  # type: ignore[arg-type]
+    wide, narrow = arrays.of(operator.modulation[0]), arrays.of(operator.modulation[2])
     return lambda last_state: base * arrays.exp(arrays.tanh(narrow(arrays.gelu(wide(last_state)))) * SIGMA)
 
 
@@ -36,7 +36,7 @@ def fuse(operator: MARS, arrays: Arrays) -> Fuse:
     d = operator.dim
     weight = operator.gate_hidden.weight
     of_summary, of_context = arrays.linear(weight[:, :d]), arrays.linear(weight[:, d:], operator.gate_hidden.bias)
-    wide, narrow = arrays.of(operator.time_encoder[0]), arrays.of(operator.time_encoder[2])  # type: ignore[arg-type]
+    wide, narrow = arrays.of(operator.time_encoder[0]), arrays.of(operator.time_encoder[2])
     vote = arrays.linear(operator.gate_out.weight)
 
     def fused(summaries: Array, latest: Array, last_item: Array, last_state: Array) -> Array:

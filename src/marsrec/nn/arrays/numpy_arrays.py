@@ -25,8 +25,9 @@ class NumpyArrays(Arrays):
         added = self.constant(bias)
         return lambda x: x @ turned + added
 
-    def norm(self, layer: nn.LayerNorm) -> Map:
+    def norm(self, layer: nn.Module) -> Map:
         """See `Arrays.norm`."""
+        assert isinstance(layer, nn.LayerNorm)
         weight, bias, eps = self.constant(layer.weight), self.constant(layer.bias), np.float32(layer.eps)
         return lambda x: one_history.layer_norm(x, weight, bias, eps)
 
@@ -66,16 +67,45 @@ class NumpyArrays(Arrays):
         """See `Arrays.softplus`."""
         return one_history.softplus(x)
 
-    tanh = staticmethod(np.tanh)
-    exp = staticmethod(np.exp)
-    log = staticmethod(np.log)
-    sqrt = staticmethod(np.sqrt)
-    cos = staticmethod(np.cos)
-    sin = staticmethod(np.sin)
-    count = staticmethod(len)
-    wider = staticmethod(np.expand_dims)
-    highest_so_far = staticmethod(np.maximum.accumulate)
-    later = staticmethod(max)
+    def tanh(self, x: Array) -> Array:
+        """See `Arrays.tanh`."""
+        return np.tanh(x)
+
+    def exp(self, x: Array) -> Array:
+        """See `Arrays.exp`."""
+        return np.exp(x)
+
+    def log(self, x: Array) -> Array:
+        """See `Arrays.log`."""
+        return np.log(x)
+
+    def sqrt(self, x: Array) -> Array:
+        """See `Arrays.sqrt`."""
+        return np.sqrt(x)
+
+    def cos(self, x: Array) -> Array:
+        """See `Arrays.cos`."""
+        return np.cos(x)
+
+    def sin(self, x: Array) -> Array:
+        """See `Arrays.sin`."""
+        return np.sin(x)
+
+    def count(self, x: Array) -> Array:
+        """See `Arrays.count`."""
+        return len(x)
+
+    def wider(self, x: Array, axis: int) -> Array:
+        """See `Arrays.wider`."""
+        return np.expand_dims(x, axis)
+
+    def highest_so_far(self, times: Array) -> Array:
+        """See `Arrays.highest_so_far`."""
+        return np.maximum.accumulate(times)
+
+    def later(self, one: Array, other: Array) -> Array:
+        """See `Arrays.later`."""
+        return np.maximum(one, other)
 
     def softmax(self, x: Array) -> Array:
         """See `Arrays.softmax`."""

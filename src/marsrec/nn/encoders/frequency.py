@@ -155,7 +155,9 @@ class FrequencyBlock(AttentionBlock):
             if self.time_weight:
 
                 def within(part: Array) -> Array:
-                    return arrays.transposed(back[0]) @ (waves[0] @ part) + arrays.transposed(back[1]) @ (waves[1] @ part)
+                    return arrays.transposed(back[0]) @ (waves[0] @ part) + arrays.transposed(back[1]) @ (
+                        waves[1] @ part
+                    )
 
                 asked = arrays.rows(within(query), first)
                 attended = arrays.attention(asked, within(key), within(value), self.heads, True)

@@ -130,7 +130,7 @@ class StateSpace(nn.Module):
         """What `resume` does for one history, in the operations of `marsrec.nn.arrays`."""
         rank, states = self.rank, self.log_rates.shape[1]
         inputs, gates = (arrays.linear(weight) for weight in self.in_projection.weight.chunk(2))
-        step, write, read = (arrays.linear(w) for w in self.selection.weight.split([rank, states, states]))
+        step, write, read = (arrays.linear(w) for w in torch.split(self.selection.weight, [rank, states, states]))
         convolve = arrays.convolution(self.kernel, self.kernel_bias)
         step_size, out = arrays.of(self.step_size), arrays.of(self.out_projection)
         scan = arrays.scan(-self.log_rates.exp(), self.skip)
@@ -272,7 +272,7 @@ class Mamba(Encoder):
         norm, blocks = arrays.norm(self.norm), [block.fast(arrays) for block in self.blocks]
 
         def go_on(memory: tuple[Array, ...], x: Array, last: bool) -> tuple[Array, tuple[Array, ...]]:
-            x, after = norm(x), ()
+            x, after = norm(x), memory[:0]
             for place, block in enumerate(blocks):
                 x, parts = block(memory[2 * place : 2 * place + 2], x, last and place == len(blocks) - 1)
                 after += parts

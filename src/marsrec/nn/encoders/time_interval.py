@@ -99,16 +99,17 @@ class Block(AttentionBlock):
         mixed = interval_attention(*self.split(qkv), known.intervals, *known.tables, self.drop)
         return self.after(x, mixed.transpose(1, 2).flatten(2), where)
 
-
     def fast_known(self, arrays: Arrays) -> Callable[[Array, Array, Array, tuple[Array, ...], int], Array]:
         """The same for one history: events, what is added to keys and values, intervals, tables, first query."""
         queries, keys, values = self.projections(arrays)
         after = self.fast_after(arrays)
 
-        def attend(x: Array, positions: tuple[Array, ...], between: Array, tables: tuple[Array, ...], first: int) -> Array:
+        def attend(
+            x: Array, positions: tuple[Array, ...], between: Array, tables: tuple[Array, ...], first: int
+        ) -> Array:
             asked, between = arrays.rows(x, first), arrays.rows(between, first)
             key, value = keys(x) + positions[0], values(x) + positions[1]
-            mixed = arrays.interval_attention(queries(asked), key, value, between, *tables, self.heads)
+            mixed = arrays.interval_attention(queries(asked), key, value, between, tables[0], tables[1], self.heads)
             return after(asked, mixed)
 
         return attend

@@ -19,7 +19,7 @@ _A3, _A4, _A5 = np.float32(1.421413741), np.float32(-1.453152027), np.float32(1.
 
 @kernel(parallel=False)
 def gelu(x: Array) -> Array:
-    """x Φ(x)."""
+    """X Φ(x)."""
     y = np.empty_like(x)
     for i in range(x.shape[0]):
         row, out = x[i], y[i]
@@ -33,7 +33,7 @@ def gelu(x: Array) -> Array:
 
 @kernel(parallel=False)
 def silu(x: Array) -> Array:
-    """x sigmoid(x)."""
+    """X sigmoid(x)."""
     y = np.empty_like(x)
     for i in range(x.shape[0]):
         row, out = x[i], y[i]
