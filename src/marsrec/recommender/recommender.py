@@ -22,6 +22,7 @@ from marsrec.nn.settings import ModelSettings
 from marsrec.paper import paper_options
 from marsrec.recommender import hub, persistence
 from marsrec.recommender.explanation import Explanation, explain, read
+from marsrec.recommender.export import export
 from marsrec.recommender.fitting import fit_recommender
 from marsrec.recommender.inputs import answered, as_kind, is_one, item_of, kind_of
 from marsrec.recommender.session import Session
@@ -290,6 +291,18 @@ class Recommender(Trained):
             Also write the users' histories, so that `recommend(users=...)` works after loading.
         """
         persistence.save(self, Path(folder).expanduser(), histories=histories)
+
+    def export(self, folder: str | Path) -> None:
+        """Write a folder by which other software answers, without marsrec and torch.
+
+        Parameters
+        ----------
+        folder : str or Path
+            `model.onnx` makes a user vector of a history, `items.safetensors` holds what it is multiplied with, and
+            `model.json` says how, with the ids of the items and an example.
+        """
+        self._fitted()
+        export(self, Path(folder).expanduser())
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
