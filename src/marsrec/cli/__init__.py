@@ -18,6 +18,7 @@ from marsrec.cli.demo import demo
 from marsrec.cli.doctor import doctor
 from marsrec.cli.evaluate import compare, evaluate
 from marsrec.cli.explain import explain
+from marsrec.cli.export import export
 from marsrec.cli.fit import fit
 from marsrec.cli.lab import lab
 from marsrec.cli.models import models
@@ -58,7 +59,21 @@ def _begin(
             ) from error
 
 
-for command in (demo, datasets, prepare, fit, tune, evaluate, compare, recommend, explain, serve, models, doctor):
+for command in (
+    demo,
+    datasets,
+    prepare,
+    fit,
+    tune,
+    evaluate,
+    compare,
+    recommend,
+    explain,
+    export,
+    serve,
+    models,
+    doctor,
+):
     options.add(app, command)
 app.add_typer(lab, name="lab")
 

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from marsrec.cli import console
@@ -46,11 +47,44 @@ def examine() -> dict[str, dict[str, Any]]:
             **({"selective scan on the GPU": _scan("cuda")} if torch.cuda.is_available() else {}),
             "ranking": "one pass over the scores (numba) on the CPU, torch elsewhere",
         },
+        "answers for one user": _answers(),
         "data": {
             "MARSREC_DATA": os.environ.get("MARSREC_DATA", "not set"),
             **{name: str(locate(name) or "not here") for name in CATALOG},
         },
     }
+
+
+def _answers() -> dict[str, str]:
+    """Which parts answer without torch, by asking each as it is by default."""
+    from marsrec.nn.arrays.numpy_arrays import NumpyArrays
+    from marsrec.nn.encoders.base import EncoderSettings
+    from marsrec.nn.readouts.base import ReadoutSettings
+    from marsrec.nn.scorers import ScorerSettings
+
+    dim, arrays = 8, NumpyArrays()
+    parts: dict[str, Callable[[], Any]] = {
+        **{f"encoder {name}": lambda part=part: part().build(dim, 4) for name, part in EncoderSettings.known().items()},
+        **{
+            f"readout {name}": lambda part=part: part().build(dim, dim, 3600.0)
+            for name, part in ReadoutSettings.known().items()
+        },
+        **{f"scorer {name}": lambda part=part: part().build(dim, 3) for name, part in ScorerSettings.known().items()},
+    }
+    slow, broken = [], []
+    for name, build in parts.items():
+        try:
+            if build().fast(arrays) is None:
+                slow.append(name)
+        except Exception as error:  # a part of somebody else's
+            broken.append(f"{name} ({type(error).__name__}: {error})")
+    how = "numpy and compiled loops, without torch"
+    found = {"on the CPU": how if not slow + broken else f"{how}, but for models with a part named below"}
+    if slow:
+        found["through torch"] = ", ".join(slow)
+    if broken:
+        found["not made with its defaults"] = ", ".join(broken)
+    return {**found, "on a GPU, and for more than a few users": "torch, in batches"}
 
 
 def _scan(device: str) -> str:

@@ -85,7 +85,9 @@ class OnnxArrays(Arrays):
         self.nodes.append(helper.make_node("Identity", [flat.name], ["user"]))
         output = helper.make_tensor_value_info("user", self.onnx.TensorProto.FLOAT, [dim])
         graph = helper.make_graph(self.nodes, "history to user vector", self.inputs, [output], self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marsrec")
+        model: onnx.ModelProto = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marsrec"
+        )
         model.ir_version = 9  # that of the opset
         self.onnx.checker.check_model(model)
         return model
@@ -222,7 +224,8 @@ class OnnxArrays(Arrays):
             helper.make_tensor_value_info(f"{inner}_after", kind, [channels, states]),
             helper.make_tensor_value_info(f"{inner}_y", kind, [channels]),
         ]
-        return helper.make_graph(nodes, inner, inputs, outputs)
+        body: onnx.GraphProto = helper.make_graph(nodes, inner, inputs, outputs)
+        return body
 
     # All the rest.
 
