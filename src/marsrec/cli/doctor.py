@@ -63,21 +63,19 @@ def _answers() -> dict[str, str]:
     from marsrec.nn.scorers import ScorerSettings
 
     dim, arrays = 8, NumpyArrays()
-    parts: dict[str, Callable[[], Any]] = {
-        **{f"encoder {name}": lambda part=part: part().build(dim, 4) for name, part in EncoderSettings.known().items()},
-        **{
-            f"readout {name}": lambda part=part: part().build(dim, dim, 3600.0)
-            for name, part in ReadoutSettings.known().items()
-        },
-        **{f"scorer {name}": lambda part=part: part().build(dim, 3) for name, part in ScorerSettings.known().items()},
+    build: dict[str, Callable[[Any], Any]] = {
+        "encoder": lambda part: part.build(dim, 4),
+        "readout": lambda part: part.build(dim, dim, 3600.0),
+        "scorer": lambda part: part.build(dim, 3),
     }
     slow, broken = [], []
-    for name, build in parts.items():
-        try:
-            if build().fast(arrays) is None:
-                slow.append(name)
-        except Exception as error:  # a part of somebody else's
-            broken.append(f"{name} ({type(error).__name__}: {error})")
+    for kind, settings in (("encoder", EncoderSettings), ("readout", ReadoutSettings), ("scorer", ScorerSettings)):
+        for name, part in settings.known().items():
+            try:
+                if build[kind](part()).fast(arrays) is None:
+                    slow.append(f"{kind} {name}")
+            except Exception as error:  # a part of somebody else's
+                broken.append(f"{kind} {name} ({type(error).__name__}: {error})")
     how = "numpy and compiled loops, without torch"
     found = {"on the CPU": how if not slow + broken else f"{how}, but for models with a part named below"}
     if slow:

@@ -33,8 +33,12 @@ _EXAMPLE = 5
 def reason_against(network: SequenceModel) -> str | None:
     """Which part keeps a model from being computed without torch, and so from being exported; None if none does."""
     arrays = NumpyArrays()
-    parts = {"encoder": network.encoder, "readout": network.readout, "scorer": network.scorer}
-    without = [f"{kind} {type(part).__name__}" for kind, part in parts.items() if part.fast(arrays) is None]
+    parts = (
+        ("encoder", network.encoder, network.encoder.fast(arrays)),
+        ("readout", network.readout, network.readout.fast(arrays)),
+        ("scorer", network.scorer, network.scorer.fast(arrays)),
+    )
+    without = [f"{kind} {type(part).__name__}" for kind, part, form in parts if form is None]
     return f"{' and '.join(without)} with these settings cannot be computed without torch" if without else None
 
 
