@@ -24,12 +24,13 @@ from marsrec.evaluation.measures import KS, Measure, figures, measures
 from marsrec.evaluation.metrics import ACCURACY
 from marsrec.evaluation.ranking import Seen, target_ranks, top_k
 from marsrec.nn.model import SequenceModel
+from marsrec.reprs import aligned, grid, html
 
 POSITIONS = 32_768
 """Padded positions per batch when nothing is trained."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Ranks of N targets among all items, what was recommended in their place, and the metrics of both."""
 
@@ -45,6 +46,20 @@ class Evaluation:
     def metrics(self) -> dict[str, float]:
         """Figures by name, such as "NDCG@10"."""
         return figures(self.measures, self.ranks, self.lists)
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        """A row per metric, a column per cut-off."""
+        cuts = list(dict.fromkeys(measure.name.partition("@")[2] for measure in self.measures))
+        names = list(dict.fromkeys(measure.name.partition("@")[0] for measure in self.measures))
+        found = {tuple(name.split("@")): f"{value:.4f}" for name, value in self.metrics.items()}
+        rows = [[name, *(found.get((name, cut) if cut else (name,), "") for cut in cuts)] for name in names]
+        return ["", *(f"@{cut}" if cut else "" for cut in cuts)], rows
+
+    def __repr__(self) -> str:
+        return f"Evaluation of {len(self.ranks):,} targets\n{aligned(*self._rows())}"
+
+    def _repr_html_(self) -> str:
+        return html(grid(*self._rows(), f"Evaluation of {len(self.ranks):,} targets"))
 
     def __getitem__(self, rows: Any) -> Self:
         """The same for some of the targets."""

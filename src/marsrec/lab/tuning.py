@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from marsrec.atomic import alone, atomic_file, refuse_foreign
+from marsrec.atomic import LOCK, alone, atomic_file, refuse_foreign
 from marsrec.data.filters import FilterSettings
 from marsrec.data.histories import Ties
 from marsrec.data.log import LogSettings
@@ -118,7 +118,8 @@ def tune(
     if minutes <= 0 or trials < 1:
         raise SettingsError(f"a search needs minutes and trials: found {minutes:g} minutes and {trials} trials.")
     folder = Path(out).expanduser()
-    refuse_foreign(folder, SEARCH)
+    if not folder.is_dir() or {file.name for file in folder.iterdir()} != {LOCK}:  # of a search that had just begun
+        refuse_foreign(folder, SEARCH)
     with needs("tune", "a search for settings"):
         import optuna  # noqa: F401
     base = Recommender(recommender) if isinstance(recommender, str) else recommender

@@ -25,6 +25,7 @@ from marsrec.data.moments import age_seconds, spell_age, spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Contributions
+from marsrec.recommender.html import of_explanation
 from marsrec.recommender.inference import Inference, Window
 from marsrec.recommender.sentence import Clock, past_event, why
 
@@ -121,9 +122,12 @@ def _folded(network: SequenceModel, items: Tensor) -> tuple[Tensor, Tensor]:
     return embedded, torch.cat(states, dim=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """A score and the terms that sum to it. Printed, a sentence that says why, and the past events that count most."""
+    """A score and the terms that sum to it.
+
+    Printed, a sentence that says why, and the past events that count most; in a notebook also a bar for each of these.
+    """
 
     item: Any
     """Raw id of the item whose score it is."""
@@ -195,6 +199,12 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text()
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.sentence()}>"
+
+    def _repr_html_(self) -> str:
+        return of_explanation(self)
 
 
 def _summed(terms: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:

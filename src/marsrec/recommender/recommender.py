@@ -24,6 +24,7 @@ from marsrec.recommender import hub, persistence
 from marsrec.recommender.explanation import Explanation, explain, read
 from marsrec.recommender.export import export
 from marsrec.recommender.fitting import fit_recommender
+from marsrec.recommender.html import of_recommender
 from marsrec.recommender.inputs import answered, as_kind, is_one, item_of, kind_of
 from marsrec.recommender.session import Session
 from marsrec.recommender.trained import Trained
@@ -89,6 +90,9 @@ class Recommender(Trained):
             return f"<Recommender: {self.name}, not fitted>"
         users = f", {self.histories.n_users:,} users" if self.histories is not None else ""
         return f"<Recommender: {title(self.settings)}, {len(self.item_ids):,} items{users}>"
+
+    def _repr_html_(self) -> str:
+        return of_recommender(self)
 
     # ------------------------------------------------------------------ fit
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from marsrec.compute.threads import one_thread
 from marsrec.errors import DataError, warn
 from marsrec.recommender.explanation import PIECE
+from marsrec.recommender.html import of_session
 from marsrec.recommender.inference import SHARED_EVENTS, Folded, Inference, Past, Window, bare
 from marsrec.recommender.inputs import NAMELESS, is_one
 from marsrec.recommender.persistence import as_bytes
@@ -123,6 +124,9 @@ class Session:
     def __repr__(self) -> str:
         kind = "all events, folded" if self.recurrent else "the latest events"
         return f"<Session: {self.events:,} events ({kind}), the latest at {self.latest} {self.recommender.unit}>"
+
+    def _repr_html_(self) -> str:
+        return of_session(self)
 
     @property
     def recurrent(self) -> bool:
