@@ -117,18 +117,13 @@ def fit(
 def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) -> None:
     """Show how the training went, and what can be done next."""
     from marsrec.data.moments import spell_duration
-    from marsrec.training.settings import MONITOR
 
     measured = recommender.metrics
     shown = {part: measured[part] for part in ("valid", "test")}
     console.metrics(f"{measured['model']} on {data} (× 100, all items ranked, history not masked)", shown)
     untrained = measured["yardsticks"]["test"]
     console.metrics("The same test without training (× 100)", untrained)
-    best = max(untrained, key=lambda name: untrained[name][MONITOR])
-    if measured["test"][MONITOR] < untrained[best][MONITOR]:
-        console.note(
-            f"{best!r} needs no training and has the higher {MONITOR} here. Train longer, or take another model."
-        )
+    note_yardsticks(recommender)
     console.note(
         f"Best epoch {measured['best_epoch']} of {measured['epochs']}, {spell_duration(60 * measured['minutes'])}."
     )
@@ -144,6 +139,18 @@ def _show(recommender: "Recommender", data: str, folder: Path, resumable: bool) 
     if recommender.network.splits:
         console.note(f"  {console.command('marsrec', 'explain', folder, '--user', example)}")
     console.note(f"  {console.command('marsrec', 'evaluate', folder, '--mask-seen')}")
+
+
+def note_yardsticks(recommender: "Recommender") -> None:
+    """Say so where a ranking that needs no training is better on the test."""
+    from marsrec.training.settings import MONITOR
+
+    measured, untrained = recommender.metrics["test"], recommender.metrics["yardsticks"]["test"]
+    best = max(untrained, key=lambda name: untrained[name][MONITOR])
+    if measured[MONITOR] < untrained[best][MONITOR]:
+        console.note(
+            f"{best!r} needs no training and has the higher {MONITOR} here. Train longer, or take another model."
+        )
 
 
 def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:

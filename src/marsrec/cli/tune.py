@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.fit import SHORTHANDS, setting
+from marsrec.cli.fit import SHORTHANDS, note_yardsticks, setting
 from marsrec.cli.options import (
     MODEL,
     TRAIN,
@@ -126,6 +126,7 @@ def tune(
         "The winner was chosen on validation data alone. Chance flatters the highest of many validation figures; the "
         "figure of another seed is not flattered."
     )
+    note_yardsticks(found.recommender)
     if picture is not None:
         console.note(f"Picture: {picture}")
     console.note(f"Saved to {model_folder}; the default to {found.folder / 'default'}. The same model comes from:")

@@ -292,7 +292,7 @@ def spelled(values: Mapping[str, Any]) -> str:
 
 
 def _spent(candidate: Candidate) -> str:
-    return f"{candidate.epochs} epochs, {spell_duration(60 * candidate.minutes)}"
+    return f"{candidate.epochs} epoch{'' if candidate.epochs == 1 else 's'}, {spell_duration(60 * candidate.minutes)}"
 
 
 def _record(fitted: "Fitted") -> dict[str, Any]:
