@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from marsrec.data.hawkes import HawkesTruth
     from marsrec.data.histories import Histories
     from marsrec.data.log import Log
+    from marsrec.data.source import Source
     from marsrec.recommender import Recommender
 
 TRAINING: dict[str, Any] = {
@@ -37,6 +38,7 @@ CONTESTANTS: dict[str, tuple[dict[str, Any], str]] = {
         "the same encoder, also sees their ages at the request",
     ),
 }
+"""Settings of each model, and what it sees."""
 BEST = "hawkes-t"
 CHOSEN = ("HR@10", "NDCG@10")
 EXAMPLE = "coffee machine"
@@ -96,7 +98,7 @@ def run(out: Path, seed: int = 0) -> list[Path]:
     return folders
 
 
-def _train(source: Any, out: Path, seed: int) -> dict[str, "Recommender"]:
+def _train(source: "Source", out: Path, seed: int) -> dict[str, "Recommender"]:
     from marsrec.recommender import Recommender
     from marsrec.training.settings import TrainingSettings
 

@@ -132,15 +132,14 @@ def assortment(settings: HawkesSettings) -> Assortment:
         kinds[kind.name].append(code)
         departments[kind.department].append(code)
     background = np.zeros((len(TASTES), len(ARTICLES)))
+    popularity = np.arange(1, 1 + 2 * FAVOURITES) ** -settings.zipf
     for taste, liked in enumerate(TASTES):
         known = [generator.choice(departments[department], FAVOURITES, replace=False) for department in liked]
-        background[taste, generator.permutation(np.concatenate(known))] = (
-            np.arange(1, 1 + 2 * FAVOURITES) ** -settings.zipf
-        )
+        background[taste, generator.permutation(np.concatenate(known))] = popularity / popularity.sum()
     successors = np.empty((3, len(ARTICLES), settings.successors), np.int64)
     for code, (_, kind) in enumerate(ARTICLES):
         for kernel, followers in enumerate((kind.minutes, kind.day, kind.weeks or kind.name)):
             others = [other for name in followers.split(", ") for other in kinds[name] if other != code]
-            itself = [code] if followers == kind.name and not kind.weeks else []
+            itself = [] if kernel < 2 or kind.weeks else [code]
             successors[kernel, code] = [*itself, *generator.permutation(others)][: settings.successors]
-    return Assortment(background / background.sum(axis=1, keepdims=True), successors)
+    return Assortment(background, successors)
