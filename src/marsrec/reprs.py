@@ -41,7 +41,10 @@ def html(*elements: Element) -> str:
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "") -> Element:
     """A table: the first column is on the left, figures are on the right."""
-    left, right = "text-align:left", "text-align:right;font-variant-numeric:tabular-nums"
+    left, right = (
+        "padding:.1em .4em;text-align:left",
+        "padding:.1em .4em;text-align:right;font-variant-numeric:tabular-nums",
+    )
 
     def line(kind: str, cells: Sequence[Cell], **attributes: str) -> Element:
         made = [
@@ -54,7 +57,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = 
     if any(columns):
         parts.insert(0, tag("thead", line("th", columns)))
     if caption:
-        parts.insert(0, tag("caption", caption, style=f"{left};caption-side:top;color:inherit"))
+        parts.insert(0, tag("caption", caption, style=f"{left};caption-side:top;color:inherit;white-space:nowrap"))
     return tag("table", *parts, style="margin:.3em 0;border-collapse:collapse")
 
 
