@@ -40,6 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 files.append(File.generated(config, posixpath.join("examples", name), content=data))
         else:
             text = (ROOT / source).read_text(encoding="utf-8")
+            if page == "index.md":  # it stands alone in its section
+                text = f"---\nhide: [navigation]\n---\n\n{text}"
         files.append(File.generated(config, page, content=text))
     return files
 

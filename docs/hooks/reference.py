@@ -24,6 +24,8 @@ ROOMS = {
     "lab": "Search for settings",
 }
 """The rooms whose names `import marsrec` offers, and what their pages are called."""
+KINDS_OF_VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH"}
+"""What command lines call the types of values."""
 MODULES = {"testing": ("Conformance suite", "marsrec.testing"), "metrics": ("Metrics", "marsrec.evaluation.metrics")}
 """Modules that people use and that are not imported from `marsrec` itself."""
 
@@ -121,7 +123,7 @@ def _takes(option: Any) -> str:
         return " " + " or ".join(f"`{word}`" for word in get_args(kinds[0]))
     if kinds[0] is bool:
         return ""
-    return f" {option.metavar or kinds[0].__name__}"
+    return f" {option.metavar or KINDS_OF_VALUES.get(kinds[0].__name__, kinds[0].__name__)}"
 
 
 def _default(option: Any) -> str:
