@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import threading
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from marsrec import __version__
 from marsrec.errors import MarsrecError, SettingsError
+from marsrec.serve.connections import HttpProtocol, descriptors
 from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
@@ -29,6 +31,9 @@ log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
 """Files of the pages: `index.html` is served at `/`, `docs.html` at `/docs`, all of them under `/static/`."""
+
+SWITCH_SECONDS = 0.0005
+"""After how long a thread lets another have its turn. Python's own 5 ms are many times as long as an answer takes."""
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
@@ -115,6 +120,8 @@ def serve(settings: ServeSettings) -> None:
     listener = _listen(settings)  # before the models are loaded, which takes a while
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    HttpProtocol.most = descriptors()
     config = uvicorn.Config(
         create_app(settings),
         log_level="warning",
@@ -122,7 +129,7 @@ def serve(settings: ServeSettings) -> None:
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
-        limit_concurrency=2 * settings.requests + 64,  # of connections, so that our own refusals come first
+        http=HttpProtocol,
     )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     service: Service = config.app.state.service  # type: ignore[union-attr]

@@ -1,4 +1,8 @@
-"""Requests that come at the same time are worked on together, by one thread, from a queue that does not grow."""
+"""Requests that come at the same time are worked on together, from a queue that does not grow.
+
+The work is done by a thread. Work that is shorter than the way to a thread and back is done in the loop, where no two
+threads hinder each other in turn.
+"""
 
 import asyncio
 import contextlib
@@ -10,6 +14,9 @@ from typing import Generic, TypeVar
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+SHORT = 16
+"""Short jobs that are worked on before the loop does other things."""
 
 
 class OverloadError(Exception):
@@ -40,6 +47,10 @@ class _Call(Generic[Result]):
         self.future.set_result(self.outcomes)  # type: ignore[arg-type]
 
 
+_Entry = tuple[Job, _Call[Result], int]
+_Outcome = tuple[_Call[Result], int, Result | Exception]
+
+
 class Batcher(Generic[Job, Result]):
     """Gathers jobs and hands them to `work` in batches.
 
@@ -54,6 +65,10 @@ class Batcher(Generic[Job, Result]):
         Jobs that may wait.
     wait : float
         Seconds that a batch waits to become full. With 0 it is made of what came while the last one was worked on.
+    worked : callable
+        Told the size of each batch.
+    free : callable
+        Whether short work can be done at once, and would not have to wait.
 
     Examples
     --------
@@ -72,20 +87,22 @@ class Batcher(Generic[Job, Result]):
         waiting: int,
         wait: float = 0.0,
         worked: Callable[[int], None] = lambda size: None,
+        free: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._free, self._short = free, deque[_Entry[Job, Result]]()
         self._work, self._most, self._waiting, self._wait, self._worked = work, most, waiting, wait, worked
-        self._queue: deque[tuple[Job, _Call[Result], int]] = deque()
+        self._queue: deque[_Entry[Job, Result]] = deque()
         self._change = threading.Condition()
         self._open = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._short)
 
     @property
     def full(self) -> bool:
         """Whether not even one more job can wait."""
-        return len(self._queue) >= self._waiting
+        return len(self) >= self._waiting
 
     def start(self) -> None:
         """Begin to work."""
@@ -100,34 +117,55 @@ class Batcher(Generic[Job, Result]):
         if self._thread.is_alive():
             self._thread.join()
 
-    async def submit(self, jobs: Sequence[Job]) -> list[Result]:
-        """The results of some jobs, which wait together or not at all; raises OverloadError at once if they cannot."""
+    async def submit(self, jobs: Sequence[Job], *, short: bool = False) -> list[Result]:
+        """The results of some jobs, which wait together or not at all; raises OverloadError at once if they cannot.
+
+        Short ones are worked on in the loop, with those of the other requests that have come with them, if nothing
+        waits and nobody else is working.
+        """
         call: _Call[Result] = _Call(len(jobs))
+        entries = [(job, call, place) for place, job in enumerate(jobs)]
         with self._change:
-            if not self._open or len(self._queue) + len(jobs) > self._waiting:
+            if not self._open or len(self) + len(jobs) > self._waiting:
                 raise OverloadError
-            self._queue.extend((job, call, place) for place, job in enumerate(jobs))
-            self._change.notify()
+            if short and not self._wait and not self._queue and self._free():
+                if not self._short:
+                    call.loop.call_soon(self._at_once)
+                self._short.extend(entries)
+            else:
+                self._queue.extend(entries)
+                self._change.notify()
         return await call.future if jobs else []
+
+    def _at_once(self) -> None:
+        """Work on some of the short jobs, in the loop; it does other things before it comes to the next."""
+        batch = [self._short.popleft() for _ in range(min(SHORT, len(self._short)))]
+        if self._short:
+            asyncio.get_running_loop().call_soon(self._at_once)
+        _deliver(self._done(batch))
 
     def _run(self) -> None:
         while batch := self._next():
-            wanted = [entry for entry in batch if not entry[1].future.cancelled()]  # its caller went away
-            if not wanted:
-                continue
-            try:
-                outcomes: Sequence[Result | Exception] = self._work([job for job, _, _ in wanted])
-            except BaseException as error:  # also what is no Exception, such as a panic of polars: the thread goes on
-                outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(wanted)
-            self._worked(len(wanted))
-            done: dict[asyncio.AbstractEventLoop, list[tuple[_Call[Result], int, Result | Exception]]] = {}
-            for (_, call, place), outcome in zip(wanted, outcomes, strict=True):
-                done.setdefault(call.loop, []).append((call, place, outcome))
-            for loop, results in done.items():  # a loop is woken once for a batch, which costs as much as for a job
+            by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome[Result]]] = {}
+            for call, place, outcome in self._done(batch):
+                by_loop.setdefault(call.loop, []).append((call, place, outcome))
+            for loop, outcomes in by_loop.items():  # waking a loop for a batch costs as much as for a job
                 with contextlib.suppress(RuntimeError):  # closed meanwhile
-                    loop.call_soon_threadsafe(_deliver, results)
+                    loop.call_soon_threadsafe(_deliver, outcomes)
 
-    def _next(self) -> list[tuple[Job, _Call[Result], int]]:
+    def _done(self, batch: Sequence[_Entry[Job, Result]]) -> list[_Outcome[Result]]:
+        """What became of the jobs of a batch that somebody still waits for."""
+        wanted = [entry for entry in batch if not entry[1].future.cancelled()]
+        if not wanted:
+            return []
+        try:
+            outcomes: Sequence[Result | Exception] = self._work([job for job, _, _ in wanted])
+        except BaseException as error:  # also what is no Exception, such as a panic of polars: the thread goes on
+            outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(wanted)
+        self._worked(len(wanted))
+        return [(call, place, outcome) for (_, call, place), outcome in zip(wanted, outcomes, strict=True)]
+
+    def _next(self) -> list[_Entry[Job, Result]]:
         """The next jobs; nothing once it is closed and all is done."""
         with self._change:
             while not self._queue and self._open:
@@ -138,6 +176,6 @@ class Batcher(Generic[Job, Result]):
             return [self._queue.popleft() for _ in range(min(self._most, len(self._queue)))]
 
 
-def _deliver(results: Sequence[tuple[_Call[Result], int, Result | Exception]]) -> None:
-    for call, place, outcome in results:
+def _deliver(outcomes: Sequence[_Outcome[Result]]) -> None:
+    for call, place, outcome in outcomes:
         call.take(place, outcome)

@@ -30,7 +30,7 @@ _HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 """A name, or an address of either kind, with or without a port."""
 
 Headers = dict[bytes, bytes]
-FULL = RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
+_FULL = RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.").response()
 
 
 class Guard:
@@ -51,12 +51,17 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, guarded, answer = time.perf_counter(), _guarded(scope["path"]), _Answer(send)
+        if guarded and (self.under_way >= self.settings.requests or self.full(scope["path"])):
+            # Nothing of it is looked at: so refusing costs so little that others are answered as quickly as ever.
+            await _FULL(scope, receive, answer)
+            self.metrics.answered(_method(scope), "other", answer.status, time.perf_counter() - began)
+            return
         headers: Headers = dict(reversed(scope["headers"]))  # of several by one name the first counts
         # What is open to anybody takes no body and no place, and so cannot keep others out.
         self.under_way += guarded
         try:
             if guarded:
-                self._check(scope["path"], headers)
+                self._check(headers)
                 receive = _replay(await self._body(headers, receive), receive)
             else:
                 _no_body(headers)
@@ -71,9 +76,7 @@ class Guard:
             # Nobody waited for what has no status.
             self.metrics.answered(_method(scope), route, answer.status or 499, time.perf_counter() - began)
 
-    def _check(self, path: str, headers: Headers) -> None:
-        if self.under_way > self.settings.requests or self.full(path):
-            raise FULL
+    def _check(self, headers: Headers) -> None:
         if self._expected is not None:
             if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
                 raise RefusalError(

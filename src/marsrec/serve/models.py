@@ -27,6 +27,8 @@ from marsrec.serve.store import Store
 
 log = logging.getLogger(__name__)
 
+QUICK_ITEMS = 50_000
+"""Items that all are scored in about a millisecond."""
 SAMPLED = 256
 """Users that an approximate index is tried on."""
 
@@ -49,6 +51,12 @@ class Model:
     """Its items as JSON."""
     shortlist: Shortlist | None = None
     """What names the items that are ranked, where not all are."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether an answer takes no longer than handing the question to a thread, and the answer back."""
+        few = self.shortlist is not None or len(self.recommender.item_ids) <= QUICK_ITEMS
+        return few and self.inference.device.type == "cpu"
 
     @property
     def inference(self) -> Inference:

@@ -21,7 +21,7 @@ from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Event, Write
-from marsrec.serve.worker import Job, JobResult, work
+from marsrec.serve.worker import Job, JobResult, nobody_computes, work
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ class Service:
                 waiting=settings.queue,
                 wait=settings.batch_wait_ms / 1000,
                 worked=batches.labels(name).observe,
+                free=nobody_computes,
             )
 
         # Requests for users wait for the store; those that need no store do not wait for one that is away. Explaining

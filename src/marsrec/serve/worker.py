@@ -96,6 +96,11 @@ class JobResult:
     """With `explain`, for a user: the latest events, unknown items included."""
 
 
+def nobody_computes() -> bool:
+    """Whether no thread is computing."""
+    return not _COMPUTING.locked()
+
+
 def work(jobs: Sequence[Job]) -> list[JobResult | Exception]:
     """Results of jobs for any models; what goes wrong with one does not touch the others.
 

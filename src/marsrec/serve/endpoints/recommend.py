@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError, to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from marsrec.serve.batching import SHORT
 from marsrec.serve.endpoints.dependencies import PathId, Running, json, written
 from marsrec.serve.fragments import ranked
 from marsrec.serve.ids import as_raw, as_text
@@ -176,7 +177,8 @@ async def recommend(running: Running, body: RecommendRequest, query: Annotated[M
 
     size = sum(map(len, histories)) + len(body.candidates or ())
     jobs, unknown_items, unknown_candidates = prepare() if size <= SMALL else await run_in_threadpool(prepare)
-    results = await (running.explained if body.explain else running.answers).submit(jobs)
+    short = model.quick and len(jobs) <= SHORT
+    results = await (running.explained.submit(jobs) if body.explain else running.answers.submit(jobs, short=short))
     if not body.explain and body.k * len(histories) <= SMALL:
         rows = (
             b'{%b,"unknown_items":%d}' % (_spelled(model, result), unknown)
