@@ -16,6 +16,9 @@ def serve(
 ) -> None:
     """Serve models over HTTP: recommendations, an event store, and a page that explains them."""
     with needs("serve", "serving"):
-        from marsrec.serve.app import serve as run
+        if settings.workers > 1:
+            from marsrec.serve.supervisor import supervise as run  # loads nothing of what the workers load
+        else:
+            from marsrec.serve.app import serve as run
 
     run(settings)

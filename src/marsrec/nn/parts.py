@@ -98,6 +98,12 @@ class Part(Settings):
         return found
 
 
+def foreign_modules() -> list[str]:
+    """The modules that brought parts to this process. Another one knows the parts once it has imported them."""
+    origins = (part.origin() for parts in _KNOWN.values() for part in parts.values())
+    return sorted({origin["module"] for origin in origins if origin is not None})
+
+
 def _has_name(part: type[Part]) -> bool:
     return not part.model_fields["name"].is_required()
 

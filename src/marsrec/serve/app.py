@@ -18,13 +18,13 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from marsrec import __version__
-from marsrec.errors import MarsrecError, SettingsError
-from marsrec.serve.connections import HttpProtocol, descriptors
+from marsrec.errors import MarsrecError
+from marsrec.serve.connections import HttpProtocol, address, descriptors, listen
 from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
 from marsrec.serve.refusals import install
-from marsrec.serve.service import Service
+from marsrec.serve.service import Others, Service
 from marsrec.serve.settings import ServeSettings
 
 log = logging.getLogger(__name__)
@@ -36,17 +36,26 @@ SWITCH_SECONDS = 0.0005
 """After how long a thread lets another have its turn. Python's own 5 ms are many times as long as an answer takes."""
 
 
-def create_app(settings: ServeSettings) -> FastAPI:
+def create_app(settings: ServeSettings, others: Others | None = None) -> FastAPI:
     """Load the models, open the store, and make the application.
 
     Raises an error of `marsrec.errors` if a model or the store cannot be opened.
+
+    Parameters
+    ----------
+    settings : ServeSettings
+        What to serve.
+    others : Others, optional
+        The other workers, if this is one of several.
     """
-    service = Service(settings)
+    service = Service(settings, others)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
-        with _reload_on_hangup(service):
+        if others is not None:
+            others.attend(service)
+        with _reload_on_hangup(service) if others is None else contextlib.nullcontext():
             yield
         await run_in_threadpool(service.close)
 
@@ -86,7 +95,7 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
 
     async def reload() -> None:
         try:
-            await run_in_threadpool(service.reload, None)
+            await service.reload(None)
         except Exception as error:
             if not isinstance(error, MarsrecError):
                 log.error("a reload failed", exc_info=error)
@@ -117,37 +126,29 @@ def serve(settings: ServeSettings) -> None:
     """Serve until a signal ends the process; what was begun is finished first."""
     if (hangup := _hangup()) is not None:
         signal.signal(hangup, signal.SIG_IGN)  # until there is something to load anew
-    listener = _listen(settings)  # before the models are loaded, which takes a while
+    run(settings, listen(settings))  # listens before the models are loaded, which takes a while
+
+
+def run(settings: ServeSettings, listener: socket.socket, others: Others | None = None) -> None:
+    """Serve on a socket that listens, alone or as one of several workers."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     sys.setswitchinterval(SWITCH_SECONDS)
     HttpProtocol.most = descriptors()
     config = uvicorn.Config(
-        create_app(settings),
+        create_app(settings, others),
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
         http=HttpProtocol,
+        ws="none",
     )
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    service: Service = config.app.state.service  # type: ignore[union-attr]
-    log.info(f"Models: {', '.join(service.models.names)}. Events in {service.store.place}: {service.store.count():,}.")
-    log.info(f"Serving http://{host}:{listener.getsockname()[1]} — Ctrl-C ends it.")
+    if others is None:
+        service: Service = config.app.state.service  # type: ignore[union-attr]
+        log.info(service.facts())
+        log.info(f"Serving http://{address(listener, settings)} — Ctrl-C ends it.")
     with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _listen(settings: ServeSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-        # Answers go out at once: else the body would wait for the acknowledgement of the head, 40 ms each time.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
-    except OSError as error:
-        reason = error.strerror or error
-        raise SettingsError(
-            f"{settings.host} port {settings.port} cannot be listened on ({reason}). Choose another --port or --host."
-        ) from None

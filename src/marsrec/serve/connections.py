@@ -1,8 +1,12 @@
-"""Connections: how many there may be, so that a new one that is too many does not cost the others theirs."""
+"""Connections: where they come in, and how many there may be, so that one too many does not cost the others theirs."""
 
+import socket
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from marsrec.errors import SettingsError
+from marsrec.serve.settings import ServeSettings
 
 MOST = 65_536
 """Connections where the system sets no limit."""
@@ -40,3 +44,24 @@ def descriptors() -> int:
     allowed = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return max(allowed - _KEPT_FREE, allowed // 2)
+
+
+def listen(settings: ServeSettings) -> socket.socket:
+    """A socket that listens where the settings say."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        # Answers go out at once: else the body would wait for the acknowledgement of the head, 40 ms each time.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        reason = error.strerror or error
+        raise SettingsError(
+            f"{settings.host} port {settings.port} cannot be listened on ({reason}). Choose another --port or --host."
+        ) from None
+
+
+def address(listener: socket.socket, settings: ServeSettings) -> str:
+    """Host and port of a socket that listens, as they stand in an address."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{host}:{listener.getsockname()[1]}"

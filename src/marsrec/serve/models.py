@@ -80,6 +80,7 @@ class Models:
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self._loading = threading.Lock()
+        self._fresh: dict[str, Model] = {}
         recommenders = {ServeSettings.name_of(folder): _load(folder) for folder in settings.models}
         first, *others = recommenders.values()
         for other in others:
@@ -117,6 +118,11 @@ class Models:
 
     def reload(self, name: str | None = None) -> list[Model]:
         """Load one model, or all, anew from their folders. If any is refused, all old ones stay."""
+        self.prepare(name)
+        return self.exchange()
+
+    def prepare(self, name: str | None = None) -> None:
+        """Load one model, or all, anew, to be exchanged or discarded next. Nobody else loads any until then."""
         if not self._loading.acquire(blocking=False):
             raise BusyError("models are being loaded already. Try again when that is done.")
         try:
@@ -127,9 +133,22 @@ class Models:
                 _same_kinds(old.recommender, recommender)
                 _knows_as_much(old, recommender)
                 fresh[old.name] = self._live(old.name, old.folder, recommender)
-            self._models = {**self._models, **fresh}  # in one step: a reader has the old ones or the new ones
-            return list(fresh.values())
-        finally:
+            self._fresh = fresh
+        except BaseException:
+            self._loading.release()
+            raise
+
+    def exchange(self) -> list[Model]:
+        """Answer by the models that were prepared."""
+        fresh = self._fresh
+        self._models = {**self._models, **fresh}  # in one step: a reader has the old ones or the new ones
+        self.discard()
+        return list(fresh.values())
+
+    def discard(self) -> None:
+        """Let go of the models that were prepared, if any were."""
+        self._fresh = {}
+        if self._loading.locked():
             self._loading.release()
 
     def _live(self, name: str, folder: Path, recommender: Recommender) -> Model:

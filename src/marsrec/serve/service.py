@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND
 from marsrec.errors import SettingsError
 from marsrec.serve.batching import Batcher
 from marsrec.serve.ids import as_text, codes_of, encode
-from marsrec.serve.metrics import Metrics
+from marsrec.serve.metrics import Family, Metrics, exposition
 from marsrec.serve.models import Model, Models
 from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
@@ -31,11 +31,21 @@ SEARCHES = 4
 T = TypeVar("T")
 
 
+class Others(Protocol):
+    """The other workers on the same port, if there are any."""
+
+    def attend(self, service: "Service") -> None:
+        """Begin to do what the others ask this one for."""
+
+    async def ask(self, what: str, **arguments: Any) -> Any:
+        """Have something done by all workers, this one included."""
+
+
 class Service:
     """Models, store, and the threads that answer requests and write events."""
 
-    def __init__(self, settings: ServeSettings) -> None:
-        self.settings, self.metrics = settings, Metrics()
+    def __init__(self, settings: ServeSettings, others: Others | None = None) -> None:
+        self.settings, self.metrics, self.others = settings, Metrics(), others
         self.models = Models(settings)
         self.store = self.models.store
         batches = self.metrics.batches
@@ -86,17 +96,34 @@ class Service:
             self._checking = asyncio.create_task(run_in_threadpool(self.store.check))
         await asyncio.shield(self._checking)
 
-    def reload(self, name: str | None) -> list[str]:
-        """Load one model, or all, anew, and return their names."""
+    def facts(self) -> str:
+        """What is served, in a line."""
+        return f"Models: {', '.join(self.models.names)}. Events in {self.store.place}: {self.store.count():,}."
+
+    async def reload(self, name: str | None) -> list[str]:
+        """Load one model, or all, anew, in all workers or in none, and return their names."""
         try:
-            names = [model.name for model in self.models.reload(name)]
+            if self.others is not None:
+                names: list[str] = await self.others.ask("reload", model=name)
+            else:
+                names = [model.name for model in await run_in_threadpool(self.models.reload, name)]
+                log.info(f"Loaded anew: {', '.join(names)}.")
         except Exception as error:
             self.metrics.reloads.labels("refused").inc()
-            log.info(f"The models stay as they are: {error}")
+            if self.others is None:  # else the supervisor says so
+                log.info(f"The models stay as they are: {error}")
             raise
         self.metrics.reloads.labels("done").inc()
-        log.info(f"Loaded anew: {', '.join(names)}.")
         return names
+
+    def measured(self) -> list[Family]:
+        """What this worker has measured of itself."""
+        self.measure()
+        return self.metrics.families()
+
+    async def measurements(self) -> bytes:
+        """What all workers have measured of themselves, summed up, as Prometheus reads it."""
+        return exposition([self.measured()] if self.others is None else await self.others.ask("measure"))
 
     def full(self, path: str) -> bool:
         """Whether a request would only be read to be refused."""

@@ -45,6 +45,8 @@ class ServeSettings(Settings):
     the latest event, whichever is later."""
     cache_mb: int = Field(256, ge=1)
     """Memory in MB for live sessions, per model, including the overhead of objects."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that answer, on one port. Each has its own models, sessions and limits."""
     threads: int | None = Field(None, ge=1)
     """Threads of torch. If not given, as many as there are cores."""
     batch: int = Field(64, ge=1, le=1024)

@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from starlette.concurrency import run_in_threadpool
 
 from marsrec.data.histories import Vocabulary
 from marsrec.models import title
@@ -98,7 +97,7 @@ async def reload(running: Running, query: Annotated[ModelQuery, Query()]) -> Rel
     """Load one model, or all, anew from their folders. If one is refused, all stay as they are."""
     if query.model is not None:
         running.model(query.model)
-    return Reloaded(reloaded=await run_in_threadpool(running.reload, query.model))
+    return Reloaded(reloaded=await running.reload(query.model))
 
 
 def model_info(model: Model) -> ModelInfo:

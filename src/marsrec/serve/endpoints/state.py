@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from marsrec.serve.endpoints.dependencies import Running
@@ -35,5 +35,4 @@ async def readyz(running: Running) -> State:
 @router.get("/metrics", responses=documented() | {200: {"content": {"text/plain": {}}}})
 async def metrics(running: Running) -> Response:
     """Counts and times for Prometheus."""
-    running.measure()
-    return Response(generate_latest(running.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await running.measurements(), headers={"Content-Type": CONTENT_TYPE_LATEST})
