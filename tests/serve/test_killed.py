@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import http.client
 import multiprocessing
 import os
 import shutil
@@ -25,9 +26,11 @@ import pytest
 import sqlalchemy as sa
 
 from marsrec import Recommender
+from marsrec.errors import MarsrecError
 from marsrec.serve.app import serve
 from marsrec.serve.settings import ServeSettings
 from marsrec.serve.store import Store
+from marsrec.serve.supervisor import supervise
 
 if sys.platform == "win32":
     pytest.skip("its servers are forked and get signals", allow_module_level=True)
@@ -48,13 +51,27 @@ def free_port() -> int:
 class Server:
     """A server in a process of its own, that can be killed and started again."""
 
-    def __init__(self, folder: Path, store: str) -> None:
-        self.settings = ServeSettings(models=(folder,), store=store, port=free_port(), threads=1)
+    def __init__(self, folder: Path, store: str, workers: int = 1) -> None:
+        self.settings = ServeSettings(models=(folder,), store=store, port=free_port(), threads=1, workers=workers)
         self.start()
 
     def start(self) -> None:
-        self.process = PROCESSES.Process(target=serve, args=(self.settings,), daemon=True)
+        target = serve if self.settings.workers == 1 else supervise
+        self.process = PROCESSES.Process(target=target, args=(self.settings,), daemon=True)
         self.process.start()
+
+    def kill(self) -> None:
+        """Kill it and its workers, before it starts others in their place."""
+        workers = self.workers()
+        self.process.kill()
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+
+    def workers(self) -> list[int]:
+        """Its processes beside the one that was started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(child) for child in children.read_text().split()]
 
     def signal(self, how: signal.Signals) -> None:
         assert self.process.pid is not None
@@ -111,9 +128,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     admin.dispose()
 
 
-def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Path], store: str) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Path], store: str, workers: int) -> None:
     rng = np.random.default_rng(0)
-    server = Server(folders["mars-m"], store)
+    server = Server(folders["mars-m"], store, workers)
     users = [f"user{number}" for number in range(20)]
     acknowledged: dict[str, set[tuple[str, int]]] = {user: set() for user in users}
     kill_after = set(np.linspace(EVENTS * 0.2, EVENTS * 0.9, KILLS).astype(int).tolist())
@@ -127,7 +145,7 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
             if kill_after & set(range(sent, sent + len(batch))):
                 # Killed while the request is on its way: it may or may not have been kept, and is sent again.
                 delay = float(rng.uniform(0, 0.02))
-                killer = threading.Timer(delay, server.signal, (signal.SIGKILL,))
+                killer = threading.Timer(delay, server.kill)
                 killer.start()
                 with contextlib.suppress(OSError):
                     server.request(f"/v1/users/{user}/events", body, patience=0)
@@ -163,6 +181,73 @@ def test_no_acknowledged_event_is_lost_and_none_is_doubled(folders: dict[str, Pa
         assert server.ended() == -signal.SIGTERM  # passed on when all is closed
     finally:
         server.process.kill()
+
+
+def test_workers_see_each_others_events_load_together_and_are_replaced(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(folders["mars-m"], tmp_path / "model"))
+    server = Server(folder, str(tmp_path / "events.db"), workers=2)
+    try:
+        server.request("/readyz")
+        until = time.monotonic() + 60
+        lines: dict[float, http.client.HTTPConnection] = {}  # to each worker, by when it has loaded its model
+        while len(lines) < 2 and time.monotonic() < until:
+            line = http.client.HTTPConnection("127.0.0.1", server.settings.port, timeout=60)
+            lines.setdefault(asked(line, "/v1/model")["model"]["loaded"], line)
+        one, other = lines.values()
+        for turn, (line, reader) in enumerate([(one, other), (other, one), (one, other)], start=1):
+            event = {"item": f"i{3 * turn}", "time": START + turn}
+            assert asked(line, "/v1/users/ann/events", {"events": [event]})["new"] == 1
+            found = [asked(each, "/v1/users/ann/recommendations?k=20") for each in (reader, line)]
+            assert found[0] == found[1]
+            assert len(found[0]["items"]) == 20 - turn  # without those that were taken
+            assert found[0]["at"] == asked(reader, "/v1/users/ann")["history"][-1]["time"] == START + turn
+        assert asked(other, "/v1/users/ann/events?item=i3&time=" + str(START + 1), method="DELETE") == {"removed": 1}
+        assert asked(one, "/v1/users/ann")["events"] == 2
+        assert len(asked(one, "/v1/users/ann/recommendations?k=20")["items"]) == 18
+
+        sums = metrics(one)
+        assert sums['marsrec_events_total{new="yes"}'] == 3
+        assert sums['marsrec_sessions{model="model"}'] == 2  # one in each
+        assert metrics(other)["marsrec_events_removed_total"] == 1
+
+        (folder / "config.json").rename(folder / "hidden.json")
+        refused = asked(one, "/v1/model/reload", method="POST")
+        assert refused["error"]["code"] == "refused"
+        assert {asked(line, "/v1/model")["model"]["loaded"] for line in (one, other)} == set(lines)
+        (folder / "hidden.json").rename(folder / "config.json")
+        assert asked(one, "/v1/model/reload", method="POST") == {"reloaded": ["model"]}
+        assert {asked(line, "/v1/model")["model"]["loaded"] for line in (one, other)}.isdisjoint(lines)
+
+        before = server.workers()
+        os.kill(before[0], signal.SIGKILL)
+        while not (len(now := server.workers()) == 2 and before[0] not in now) and time.monotonic() < until:
+            assert server.request("/v1/users/ann")["events"] == 2  # the other one goes on
+        assert len(now) == 2
+        server.signal(signal.SIGTERM)
+        assert server.ended() == -signal.SIGTERM
+        assert [worker for worker in now if Path(f"/proc/{worker}").exists()] == []
+    finally:
+        server.kill() if server.process.is_alive() else None
+
+
+def asked(line: http.client.HTTPConnection, path: str, body: Any = None, method: str | None = None) -> Any:
+    """The answer of the worker at the other end of a connection."""
+    content = None if body is None else dumps(body)
+    line.request(method or ("GET" if body is None else "POST"), path, content, {"Content-Type": "application/json"})
+    return loads(line.getresponse().read())
+
+
+def metrics(line: http.client.HTTPConnection) -> dict[str, float]:
+    line.request("GET", "/metrics")
+    lines = line.getresponse().read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_several_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
+    with pytest.raises(MarsrecError, match="nothing"):
+        supervise(ServeSettings(models=(tmp_path / "nothing",), port=free_port(), workers=2))
 
 
 def test_hang_up_loads_the_model_anew_and_terminate_ends_the_server(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ A request walks down this map, its answer back up:
 
 | what | where |
 |---|---|
-| the application and its process | `app`, with `settings` |
+| the application and its process; several of them | `app`, with `settings`; `supervisor` and `member` |
+| connections | `connections` |
 | what a request must pass first; how errors look | `guard`, `refusals` |
+| the way past the framework, for what is asked most | `direct` |
 | **a route, what it takes and what it answers** | `endpoints/`: `recommend`, `users`, `items`, `model`, `state` |
-| what several endpoints take or answer | `schemas`, filled by `rendering` |
+| what several endpoints take or answer | `schemas`, filled by `rendering` and `fragments` |
 | all that a running server holds | `service`, with `metrics` |
-| **the work**: many jobs at once, in threads of their own | `worker`, fed by `batching` |
+| **the work**: many jobs at once | `worker`, fed by `batching` |
 | loaded models, and their fast ranking of large catalogs | `models`, `shortlist` |
 | users' histories and live sessions | `histories` |
 | events on disk | `store`, `postgres` |
