@@ -5,8 +5,8 @@ import contextlib
 import logging
 import signal
 import socket
-import threading
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
