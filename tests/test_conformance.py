@@ -30,6 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {name: {"model": name} for name in RECIPES} 
     "gru + mars": {"model": "gru4rec", "readout": "mars"},
     "hawkes-m, request clock": {"model": "hawkes-m", "readout": {"name": "hawkes", "clock": "request"}},
     "time-interval + mars": {"model": "tisasrec", "readout": "mars"},
+    "hawkes-m, repeats": {"model": "hawkes-m", "scorer": {"name": "dot", "repeats": True}},
 }
 SMALL = {"dim": 8, "length": LENGTH}
 SIZES = {"inner": 12, "hidden": 6, "states": 3}

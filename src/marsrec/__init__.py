@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from marsrec.nn.readouts.base import ReadoutOutput as ReadoutOutput
     from marsrec.nn.readouts.base import ReadoutSettings as ReadoutSettings
     from marsrec.nn.readouts.base import TimeScales as TimeScales
+    from marsrec.nn.repeats import Repeats as Repeats
     from marsrec.nn.scorers import Scorer as Scorer
     from marsrec.nn.scorers import ScorerSettings as ScorerSettings
     from marsrec.nn.settings import ModelSettings as ModelSettings

@@ -251,6 +251,7 @@ def title(settings: ModelSettings) -> str:
         *settings.encoder.differences(usual.encoder),
         *["published"] * (published is not None),
         *settings.readout.differences(usual.readout),
+        *settings.scorer.differences(usual.scorer),
     ]
     return ", ".join([name, *notes])
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marsrec.atomic import atomic_file
-from marsrec.data.batches import Batches, contexts
+from marsrec.data.batches import Batches, contexts, gather
 from marsrec.data.histories import Histories, flat_rows
 from marsrec.data.splits import Part, Split, Targets
 from marsrec.errors import DataError
@@ -24,10 +24,13 @@ from marsrec.evaluation.measures import KS, Measure, figures, measures
 from marsrec.evaluation.metrics import ACCURACY
 from marsrec.evaluation.ranking import Seen, target_ranks, top_k
 from marsrec.nn.model import SequenceModel
+from marsrec.nn.repeats import Added
 from marsrec.reprs import aligned, grid, html
 
 POSITIONS = 32_768
 """Padded positions per batch when nothing is trained."""
+ROWS = 1024
+"""Histories at a time whose own items are scored."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +126,7 @@ def evaluate(
     targets = split.targets(part)
     histories = split.histories
     users = user_vectors(model, histories, targets, length)
+    added = own_scores(model, histories, targets, length)
     device = users.device
     seen = None
     if mask_seen:
@@ -130,19 +134,26 @@ def evaluate(
         seen = (torch.from_numpy(offsets).to(device), torch.from_numpy(items).to(device))
     wanted = histories.items[targets.positions].astype(np.int64)
     with torch.no_grad():
-        ranks = target_ranks(model.score, users, torch.from_numpy(wanted).to(device), seen=seen)
+        ranks = target_ranks(model.score, users, torch.from_numpy(wanted).to(device), seen=seen, added=added)
     cuts = [measure.k for measure in chosen if measure.of_lists and measure.k is not None]
-    lists = recommended(model, split, targets, users, max(cuts), seen=seen) if cuts else None
+    lists = recommended(model, split, targets, users, max(cuts), seen=seen, added=added) if cuts else None
     lengths = targets.positions - histories.offsets[targets.users]
     return Evaluation(chosen, ranks.cpu().numpy(), lengths, lists)
 
 
 def recommended(
-    model: SequenceModel, split: Split, targets: Targets, users: Tensor, k: int, *, seen: Seen | None = None
+    model: SequenceModel,
+    split: Split,
+    targets: Targets,
+    users: Tensor,
+    k: int,
+    *,
+    seen: Seen | None = None,
+    added: Added | None = None,
 ) -> Lists:
     """The k best items for users (N, d) in place of their targets; see `top_k`."""
     histories = split.histories
-    items = top_k(model.score, users, k, seen=seen)[1].cpu().numpy()
+    items = top_k(model.score, users, k, seen=seen, added=added)[1].cpu().numpy()
     return Lists(
         items=items,
         targets=histories.items[targets.positions].astype(np.int64),
@@ -165,6 +176,20 @@ def user_vectors(model: SequenceModel, histories: Histories, targets: Targets, l
             users[torch.from_numpy(rows).to(users.device)] = model(batches[index].to(users.device)).users
     model.train(was_training)
     return users
+
+
+def own_scores(model: SequenceModel, histories: Histories, targets: Targets, length: int) -> Added | None:
+    """What comes on top of the scores of items that users had before their targets; None for models without it."""
+    if model.repeats is None:
+        return None
+    rows = contexts(histories, targets, length)
+    added = [
+        model.own_scores(gather(histories, rows[start : start + ROWS]).to(model.items.weight.device))
+        for start in range(0, len(rows), ROWS)
+    ]
+    counts, items, values = zip(*((offsets.diff(), *rest) for offsets, *rest in filter(None, added)), strict=True)
+    offsets = torch.cat(counts).cumsum(0)
+    return torch.cat([offsets.new_zeros(1), offsets]), torch.cat(items), torch.cat(values)
 
 
 def past_items(histories: Histories, targets: Targets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

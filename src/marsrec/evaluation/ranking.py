@@ -16,6 +16,7 @@ from marsrec.compute.compiled import kernel
 from marsrec.compute.threads import like_torch
 from marsrec.errors import DataError, SettingsError
 from marsrec.nn.kernels.numeric import ZERO, Array, array
+from marsrec.nn.repeats import Added
 
 Score = Callable[[Tensor], Tensor]
 """From user vectors (C, d) to their scores (C, V + 1)."""
@@ -37,7 +38,13 @@ _ROWS = 128
 
 @torch.no_grad()
 def target_ranks(
-    score: Score, users: Tensor, targets: Tensor, *, seen: Seen | None = None, max_scores: int = MAX_SCORES
+    score: Score,
+    users: Tensor,
+    targets: Tensor,
+    *,
+    seen: Seen | None = None,
+    added: Added | None = None,
+    max_scores: int = MAX_SCORES,
 ) -> Tensor:
     """Rank of each user's target among all items, with ties at the middle of the places that they share.
 
@@ -56,6 +63,8 @@ def target_ranks(
     seen : (Tensor (N + 1,), Tensor), optional
         Offsets and item codes: user i has seen `items[offsets[i]:offsets[i + 1]]`. Seen items are not ranked, except
         the target itself, which always is.
+    added : (Tensor (N + 1,), Tensor, Tensor), optional
+        Offsets, item codes and values: what is added to the scores of some items of each user.
     max_scores : int
         No more scores than this are held at once, except that one user's always are.
 
@@ -77,7 +86,7 @@ def target_ranks(
     if targets.shape != users.shape[:1]:
         raise DataError(f"target_ranks: {len(users)} users but targets {tuple(targets.shape)}; each user needs one")
     ranks = torch.empty(len(users), dtype=torch.float64)  # on the CPU: not every device has float64
-    for rows, scores in _score_chunks(score, users, seen, max_scores):
+    for rows, scores in _score_chunks(score, users, seen, added, max_scores):
         _refuse_nan(scores, rows.start)
         target = targets[rows, None].to(scores.device)  # (C, 1)
         _check_codes("target", target, scores.shape[1], rows.start)
@@ -96,6 +105,7 @@ def top_k(
     k: int,
     *,
     seen: Seen | None = None,
+    added: Added | None = None,
     candidates: Tensor | None = None,
     max_scores: int = MAX_SCORES,
 ) -> tuple[Tensor, Tensor]:
@@ -111,6 +121,8 @@ def top_k(
         How many items.
     seen : (Tensor (N + 1,), Tensor), optional
         Offsets and item codes that are not recommended, as in `target_ranks`.
+    added : (Tensor (N + 1,), Tensor, Tensor), optional
+        What is added to the scores of some items, as in `target_ranks`.
     candidates : Tensor, optional
         Codes of the only items to recommend.
     max_scores : int
@@ -134,7 +146,7 @@ def top_k(
     if k < 1:
         raise SettingsError(f"top_k: k={k}; ask for at least one item")
     best_scores, best_items = [], []
-    for rows, scores in _score_chunks(score, users, seen, max_scores):
+    for rows, scores in _score_chunks(score, users, seen, added, max_scores):
         if candidates is not None:
             _check_codes("candidate", candidates, scores.shape[1])
         one_pass = k <= ONE_PASS and scores.is_cpu and scores.dtype == torch.float32
@@ -197,7 +209,9 @@ def _best_of_one_pass(
     return torch.from_numpy(values), torch.from_numpy(best)
 
 
-def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: int) -> Iterator[tuple[slice, Tensor]]:
+def _score_chunks(
+    score: Score, users: Tensor, seen: Seen | None, added: Added | None, max_scores: int
+) -> Iterator[tuple[slice, Tensor]]:
     """Give the scores of some rows after another, as many rows as fit."""
     if seen is not None and len(seen[0]) != len(users) + 1:
         raise DataError(f"ranking: {len(users)} users want {len(users) + 1} offsets of seen items, got {len(seen[0])}")
@@ -209,8 +223,11 @@ def _score_chunks(score: Score, users: Tensor, seen: Seen | None, max_scores: in
             raise DataError(
                 f"ranking: {rows.stop - rows.start} users got scores {tuple(scores.shape)}; give a row each"
             )
+        if added is not None:
+            places = _own(added[0], rows, *added[1:])
+            scores = scores.clone().index_put_(places[:2], places[2].to(scores), accumulate=True)
         yield rows, scores
-        copies = 1 if seen is None else 2
+        copies = 1 + (seen is not None) + (added is not None)
         start, size = rows.stop, max(1, min(_ROWS, max_scores // (copies * scores.shape[1])))
 
 
@@ -226,13 +243,18 @@ def _refuse_nan(scores: Tensor, first_row: int) -> None:
 
 def _mask(scores: Tensor, seen: Seen, rows: slice, value: float) -> Tensor:
     """Copy the scores, with those of the rows' seen items replaced."""
-    offsets, items = seen
-    begin, end = int(offsets[rows.start]), int(offsets[rows.stop])
-    events = (offsets[rows.start + 1 : rows.stop + 1] - offsets[rows.start : rows.stop]).to(scores.device)
-    row = torch.repeat_interleave(torch.arange(len(scores), device=scores.device), events)
+    row, items = (part.to(scores.device) for part in _own(seen[0], rows, seen[1]))
     scores = scores.clone()  # the caller may keep what `score` returned
-    scores[row, items[begin:end].to(scores.device)] = value
+    scores[row, items] = value
     return scores
+
+
+def _own(offsets: Tensor, rows: slice, *columns: Tensor) -> tuple[Tensor, ...]:
+    """Rows, counted from the first of them, and what belongs to them of columns in compressed rows."""
+    begin, end = int(offsets[rows.start]), int(offsets[rows.stop])
+    counts = offsets[rows.start + 1 : rows.stop + 1] - offsets[rows.start : rows.stop]
+    row = torch.repeat_interleave(torch.arange(len(counts), device=offsets.device), counts)
+    return row, *(column[begin:end] for column in columns)
 
 
 def _check_codes(what: str, codes: Tensor, columns: int, first_row: int = 0) -> None:

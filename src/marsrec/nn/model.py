@@ -13,6 +13,7 @@ from marsrec.nn.by_length import by_length
 from marsrec.nn.encoders.base import Encoder, Memory, picked
 from marsrec.nn.kernels.dropout import Dropout
 from marsrec.nn.readouts.base import Readout, ReadoutOutput
+from marsrec.nn.repeats import Added, Repeats
 from marsrec.nn.scorers import Scorer
 
 ModelMemory = tuple[Memory, Memory]
@@ -35,6 +36,7 @@ class SequenceModel(nn.Module):
         *,
         item_std: float = 0.02,
         item_dropout: float = 0.0,
+        repeats: Repeats | None = None,
     ) -> None:
         super().__init__()
         self.items = nn.Embedding(n_items + 1, dim, padding_idx=0)
@@ -43,6 +45,7 @@ class SequenceModel(nn.Module):
         self.encoder = encoder
         self.readout = readout
         self.scorer = scorer
+        self.repeats = repeats
 
     @property
     def causal(self) -> bool:
@@ -123,7 +126,7 @@ class SequenceModel(nn.Module):
     @property
     def recurrent(self) -> bool:
         """Whether `start`, `resume` and `recall` work: an event costs the same however many came before."""
-        return self.encoder.recurrent and self.readout.streams
+        return self.encoder.recurrent and self.readout.streams and self.repeats is None
 
     def start(self, rows: int) -> ModelMemory:
         """The memory of histories without events."""
@@ -163,6 +166,19 @@ class SequenceModel(nn.Module):
         users, items, bias = self.scorer(users, self.items.weight)
         scores: Tensor = users @ items.T
         return scores if bias is None else scores + bias
+
+    @torch.no_grad()
+    def own_scores(self, batch: Batch) -> Added | None:
+        """What comes on top of the scores of items that users had; None for models without `repeats`."""
+        if self.repeats is None:
+            return None
+        added: Added = self.repeats(batch, self.now(batch))
+        return added
+
+    def now(self, batch: Batch) -> Tensor:
+        """(B,) from when ages are measured: the latest event or, on the request clock, the moment of the request."""
+        clock = batch.target_times if self.sees_request_time else batch.times
+        return clock.gather(1, batch.last[:, None])[:, 0]
 
     def parameter_count(self) -> int:
         """Number of trainable parameters, the item embedding with its padding row included."""

@@ -5,7 +5,7 @@ cross-entropy and serving through one matrix product. Explanations take the plai
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
@@ -24,6 +24,13 @@ class ScorerSettings(Part, ABC):
     """Settings of a scorer; a subclass with a name is a scorer that can be chosen."""
 
     kind = "scorer"
+
+    repeats: bool = False
+    """Also score items by when and how often the user had them, which is learned from the validation targets."""
+
+    def differences(self, usual: Self) -> list[str]:
+        """See `Part.differences`."""
+        return ["repeats"] * self.repeats
 
     @abstractmethod
     def build(self, dim: int, n_items: int) -> "Scorer":

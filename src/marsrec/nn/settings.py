@@ -16,6 +16,7 @@ from marsrec.nn.objectives.next_item import NextItemSettings
 from marsrec.nn.parts import Part
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.readouts.last import LastSettings
+from marsrec.nn.repeats import Repeats
 from marsrec.nn.scorers import DotSettings, ScorerSettings
 from marsrec.settings import Settings, refusal
 
@@ -56,14 +57,16 @@ class ModelSettings(Settings):
     def build(self, n_items: int, unit: TimeUnit = "s") -> SequenceModel:
         """Make the model, with random weights from torch's global generator."""
         encoder = self.encoder.build(self.dim, self.length)
+        tau0 = 3600.0 * PER_SECOND[unit]
         model = SequenceModel(
             n_items,
             self.dim,
             encoder,
-            self.readout.build(self.dim, encoder.width, tau0=3600.0 * PER_SECOND[unit]),
+            self.readout.build(self.dim, encoder.width, tau0=tau0),
             self.scorer.build(self.dim, n_items),
             item_std=self.item_std,
             item_dropout=self.item_dropout,
+            repeats=Repeats(tau0) if self.scorer.repeats else None,
         )
         if self.initialisation == "uniform":
             with torch.no_grad():

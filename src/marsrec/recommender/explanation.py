@@ -4,6 +4,9 @@ A linear score is the user vector times the item's vector v, and a readout such 
 to the user vector. So the score is a rest (the last state's, for MARS) plus one term per past event and head::
 
     score(item) = rest · v  +  Σ_k Σ_i  gate_k w_k,i (value_i · v)
+
+Where a model also scores items that the user had (`marsrec.nn.repeats`), that is the share of the latest event with the
+item, under one more head.
 """
 
 from dataclasses import dataclass, replace
@@ -25,12 +28,15 @@ from marsrec.data.moments import age_seconds, spell_age, spell_duration
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Contributions
+from marsrec.nn.repeats import Added
 from marsrec.recommender.html import of_explanation
 from marsrec.recommender.inference import Inference, Window
 from marsrec.recommender.sentence import Clock, past_event, why
 
 PIECE = 4096
 """Events of a long history that are encoded at a time."""
+HAD_BEFORE = "had before"
+"""What stands in place of a half-life for what repeats add."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class ScoreSplit:
     rest: Tensor
     """(n,) what belongs to no single event: the last state's share."""
     shares: Tensor
-    """(n, K, S) shares of the latest events by head."""
+    """(n, K, S) shares of the latest events by head; K + 1 where repeats are scored, which the last one is for."""
     earlier: Tensor
     """(n, K) shares of all events before those."""
 
@@ -59,6 +65,15 @@ class Reading:
     """What the events add to it; None for models that do not tell."""
     earlier: int = 0
     """How many more events counted before these."""
+    own: Added | None = None
+    """Scores of own items, of models that have them."""
+
+    def own_score(self, code: int) -> float:
+        """What it adds to an item's score that the user had it before."""
+        if self.own is None:
+            return 0.0
+        _, codes, values = self.own
+        return float(values[codes == code].sum())
 
     def latest(self, shown: int) -> "Reading":
         """What was read of the latest `shown` events; the numbers before them can be let go."""
@@ -81,7 +96,20 @@ class Reading:
         each = (vectors @ self.parts.values.mT).expand(len(weights), -1, -1)  # (K, n, L)
         shares = weights[:, None, -shown:] * each[..., -shown:]
         earlier = torch.einsum("kl,knl->nk", weights[:, :-shown], each[..., :-shown])
-        return ScoreSplit(vectors @ self.parts.rest, shares.transpose(0, 1), earlier)
+        split = ScoreSplit(vectors @ self.parts.rest, shares.transpose(0, 1), earlier)
+        return split if self.own is None else self._with_repeats(split, codes)
+
+    def _with_repeats(self, split: ScoreSplit, codes: Tensor) -> ScoreSplit:
+        """Give what repeats add to the latest event with each item."""
+        repeats = split.rest.new_zeros(len(codes), len(self.codes))
+        for row, code in enumerate(codes.tolist()):
+            if score := self.own_score(code):
+                repeats[row, int(np.flatnonzero(self.codes == code)[-1])] = score
+        shown = split.shares.shape[2]
+        shares = torch.cat([split.shares, repeats[:, None, -shown:]], dim=1)
+        return replace(
+            split, shares=shares, earlier=torch.cat([split.earlier, repeats[:, None, :-shown].sum(2)], dim=1)
+        )
 
 
 @torch.no_grad()
@@ -109,7 +137,8 @@ def read_batch(network: SequenceModel, batch: Batch, *, folded: bool = False) ->
     parts = network.readout.contributions(states, embedded, batch, folded=folded)
     user = parts.user if parts is not None else network.readout(states, embedded, batch, at_targets=False).users[0]
     now = (batch.target_times if network.sees_request_time else batch.times)[0, -1]
-    return Reading(batch.items[0].cpu().numpy(), batch.times[0].cpu().numpy(), int(now), user, parts)
+    own = network.own_scores(batch)
+    return Reading(batch.items[0].cpu().numpy(), batch.times[0].cpu().numpy(), int(now), user, parts, own=own)
 
 
 def _folded(network: SequenceModel, items: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,7 +168,7 @@ class Explanation:
     terms: pl.DataFrame
     """A row per event and head: event (1 is the latest), item, title (where the data brought titles), time, age, head,
     half_life, gate, weight, share. Age and half-life stand in words and in seconds (a half-life counted in events has
-    no seconds)."""
+    no seconds, and what repeats add has "had before" in its place)."""
     clock: Clock
     """Moment from which ages are measured: the moment of the request, or the latest event."""
 
@@ -232,21 +261,26 @@ def _aligned(columns: dict[str, JustifyMethod], rows: list[list[str]]) -> str:
 @torch.no_grad()
 def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocabulary, unit: TimeUnit) -> Explanation:
     """Split the score of one item for a history that was read."""
-    score = float(network.score(reading.user[None])[0, code])
+    score = float(network.score(reading.user[None])[0, code]) + reading.own_score(code)
     split = reading.split(network, torch.tensor([code]), len(reading.codes))
     item, titles = item_ids.ids[code - 1], item_ids.titles
     title = None if titles is None else titles[code - 1]
     clock = _clock(network)
     if split is None or reading.parts is None:
         return Explanation(item, title, score, score, pl.DataFrame(schema=_TERMS), clock)
-    heads, length = reading.parts.weights.shape
+    length, gate, weights = len(reading.codes), reading.parts.gate, reading.parts.weights
     ages = ((reading.now - reading.times) / PER_SECOND[unit]).tolist()
-    lives: list[tuple[str | None, float | None]] = [(None, None)] * heads
+    lives: list[tuple[str | None, float | None]] = [(None, None)] * len(gate)
     if (scales := reading.parts.scales) is not None:
         lives = [
             (spell_age(life, scales.age_unit), age_seconds(life, scales.age_unit))
             for life in scales.half_lives.tolist()
         ]
+    if reading.own is not None:
+        lives.append((HAD_BEFORE, None))
+        gate = torch.cat([gate, gate.new_ones(1)])
+        weights = torch.cat([weights, (split.shares[0, -1:] != 0).to(weights)])
+    heads = len(lives)
 
     def of_heads(values: list[Any]) -> list[Any]:
         return [value for value in values for _ in range(length)]
@@ -262,8 +296,8 @@ def explain(reading: Reading, network: SequenceModel, code: int, item_ids: Vocab
             "head": of_heads(list(range(1, heads + 1))),
             "half_life": of_heads([words for words, _ in lives]),
             "half_life_seconds": of_heads([seconds for _, seconds in lives]),
-            "gate": reading.parts.gate.repeat_interleave(length).cpu().numpy(),
-            "weight": reading.parts.weights.flatten().cpu().numpy(),
+            "gate": gate.repeat_interleave(length).cpu().numpy(),
+            "weight": weights.flatten().cpu().numpy(),
             "share": split.shares[0].flatten().cpu().numpy(),
         },
         schema_overrides={"half_life": pl.String, "half_life_seconds": pl.Float64},  # which may all be null
@@ -288,6 +322,7 @@ def sentences(
     lives: list[str | None] = [None] * len(reading.parts.weights)
     if scales is not None:
         lives = [spell_age(life, scales.age_unit) for life in scales.half_lives.tolist()]
+    lives += [HAD_BEFORE] * (reading.own is not None)
     said = []
     for name, code in zip(_names(codes, item_ids), codes.tolist(), strict=True):
         split = reading.split(network, torch.tensor([code]), len(events))  # one by one: histories may be long

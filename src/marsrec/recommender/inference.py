@@ -23,6 +23,7 @@ from marsrec.nn.arrays.base import FastRecall, FastTakeIn, FastUser
 from marsrec.nn.arrays.numpy_arrays import NumpyArrays
 from marsrec.nn.encoders.base import Memory
 from marsrec.nn.model import ModelMemory, SequenceModel
+from marsrec.nn.repeats import Added
 
 ROWS = 512
 """Histories that are encoded at a time."""
@@ -67,6 +68,8 @@ class Vector:
 
     user: Tensor
     """(d,)."""
+    window: Window | None = None
+    """The events; a model that scores own items wants them."""
 
 
 Past = Window | Folded | Vector
@@ -242,6 +245,7 @@ class Inference:
             k = max(request.k for request in group)
             seen = in_rows([_NONE if request.seen is None else request.seen for request in group])
             candidates = group[0].candidates
+            added = None if cold else self._own_scores(group)
             with one_thread(len(group) * len(self.item_counts) < SHARED_SCORES):
                 if k == 0:
                     best = torch.zeros(len(group), 0), torch.zeros(len(group), 0, dtype=torch.long)
@@ -249,10 +253,10 @@ class Inference:
                     best = top_k(lambda counts: counts, self._counts(len(group)), k, seen=seen, candidates=candidates)
                 else:
                     users = vectors if len(group) == len(vectors) else vectors[[row[place] for place in places]]
-                    if ranker is not None and candidates is None and k <= ranker.most:
+                    if ranker is not None and candidates is None and added is None and k <= ranker.most:
                         best = ranker.top_k(users, k, seen)
                     else:
-                        best = top_k(self.score, users, k, seen=seen, candidates=candidates)
+                        best = top_k(self.score, users, k, seen=seen, added=added, candidates=candidates)
             scores, codes = (part.cpu().numpy() for part in best)
             source: AnswerSource = "popularity" if cold else "model"
             found = (codes > 0).sum(axis=1).tolist()  # what is missing stands at the end
@@ -277,6 +281,18 @@ class Inference:
         alone = len(users) == 1 and self._fits_kernels
         scores = products(items, turned[0])[None] if alone else turned @ items.T
         return scores if bias is None else scores + bias
+
+    def _own_scores(self, requests: Sequence[Request]) -> Added | None:
+        """What comes on top of the scores of items that users had; None where no such item may be recommended."""
+        if self.network.repeats is None:
+            return None
+        windows = [past.window if isinstance(past, Vector) else past for past in (request.past for request in requests)]
+        known = [window for window in windows if isinstance(window, Window)]
+        assert len(known) == len(requests)  # with repeats no model is recurrent, and none folds events
+        hidden = (_NONE if request.seen is None else request.seen for request in requests)
+        if all(np.isin(window.codes, codes).all() for window, codes in zip(known, hidden, strict=True)):
+            return None
+        return self.network.own_scores(self.batch(known, [request.at for request in requests]))
 
     def _counts(self, rows: int) -> Tensor:
         return torch.from_numpy(self.item_counts.astype(np.float32)).expand(rows, -1)

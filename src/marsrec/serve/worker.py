@@ -182,7 +182,7 @@ def _explained(job: RecommendJob) -> JobResult:
     reading = None
     if window is not None:
         reading = read(inference, window, request.at, folded=folded)
-        request = replace(request, past=Vector(reading.user))
+        request = replace(request, past=Vector(reading.user, window))
     split = said = None
     with _COMPUTING:
         (answer,) = inference.answer([request], ranker=job.model.shortlist)

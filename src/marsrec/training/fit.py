@@ -32,6 +32,7 @@ from marsrec.training.checkpoints import SafetensorsIO
 from marsrec.training.loggers import Loggers, logged
 from marsrec.training.module import TrainingModule
 from marsrec.training.progress import Progress
+from marsrec.training.repeats import fit_repeats
 from marsrec.training.settings import CHECKPOINT, CURVE, MONITOR, NOT_DECISIVE, TrainingSettings
 
 Watch: TypeAlias = Callable[[Mapping[str, float]], bool]
@@ -221,6 +222,7 @@ def fit(
         loggers.begin(keeper.settings, keeper.curve)
     network.load_state_dict(keeper.best)
     network.cpu().eval()
+    fit_repeats(network, split, model.length)
     return Fitted(network, keeper.curve, keeper.best_epoch, keeper.seconds / 60, complete=not keeper.cut_short)
 
 

@@ -7,16 +7,20 @@ import { date, perSecond, words } from "./time.js";
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
+// Heads, and what stands for one more where the model scores items that the user had before.
+const withRepeats = (heads, explanation) => [...heads, ...Array((explanation.shares[0]?.length ?? 0) - heads.length).fill({ repeats: true })];
+const columnName = (head, k) => (head.repeats ? "had before" : `head ${k + 1}`);
+
 // What a score is made of: the last state, then head by head the events that count most, and the rest of them together.
 function sharesOf(explanation, { heads, events, earlier }) {
   const shares = [{ name: "last state", value: explanation.last_state, style: "last" }];
-  heads.forEach((head, k) => {
+  withRepeats(heads, explanation).forEach((head, k) => {
     const style = `h${k % 8}`;
-    const each = events.map((event, index) => ({ name: `${nameOf(event)}, ${event.age} old, head ${k + 1}`, value: explanation.shares[index][k], style }));
+    const each = events.map((event, index) => ({ name: `${nameOf(event)}, ${event.age} old, ${columnName(head, k)}`, value: explanation.shares[index][k], style }));
     each.sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
     const rest = sum(each.slice(6).map(({ value }) => value)) + explanation.earlier[k];
     shares.push(...each.slice(0, 6));
-    if (each.length > 6 || earlier) shares.push({ name: `${each.length - 6 + earlier} other events, head ${k + 1}`, value: rest, style });
+    if (each.length > 6 || earlier) shares.push({ name: `${each.length - 6 + earlier} other events, ${columnName(head, k)}`, value: rest, style });
   });
   return shares;
 }
@@ -30,21 +34,22 @@ function legend(heads) {
 function why(entry, reading, said) {
   const { explanation } = entry;
   const number = (value) => value.toFixed(4).replace(/^-(0\.0+)$/, "$1");
+  const heads = reading.events.length ? withRepeats(reading.heads, explanation) : [];
   const events = reading.events.map((event, index) => ({ ...event, shares: explanation.shares[index], total: sum(explanation.shares[index]) }));
   events.sort((one, other) => Math.abs(other.total) - Math.abs(one.total));
   const most = events.slice(0, 8);
   const rest = events.slice(8);
-  const restShares = reading.heads.map((_, k) => sum(rest.map((event) => event.shares[k])) + explanation.earlier[k]);
+  const restShares = heads.map((_, k) => sum(rest.map((event) => event.shares[k])) + explanation.earlier[k]);
   const restCount = rest.length + reading.earlier;
   const rows = most.map((event) => [[...named(event), `, ${event.age} old`], number(event.total), ...event.shares.map(number)]);
   if (restCount) rows.push([[`${restCount} others`], number(sum(restShares)), ...restShares.map(number)]);
-  rows.push([["last state"], number(explanation.last_state), ...reading.heads.map(() => "")]);
+  rows.push([["last state"], number(explanation.last_state), ...heads.map(() => "")]);
   const cells = ([first, ...others]) => make("tr", {}, make("td", {}, ...first), ...others.map((cell) => make("td", {}, cell)));
   return make("div", { className: "why" }, said ? null : make("p", { className: "sentence" }, explanation.sentence), make("div", { className: "wide" }, make("table", {},
     make("caption", {}, "Its score, split by past event and time scale"),
-    make("thead", {}, make("tr", {}, ...["event", "share", ...reading.heads.map((_, k) => `head ${k + 1}`)].map((cell) => make("th", { scope: "col" }, cell)))),
+    make("thead", {}, make("tr", {}, ...["event", "share", ...heads.map(columnName)].map((cell) => make("th", { scope: "col" }, cell)))),
     make("tbody", {}, ...rows.map(cells)),
-    make("tfoot", {}, cells([["score"], number(entry.score), ...reading.heads.map(() => "")])))));
+    make("tfoot", {}, cells([["score"], number(entry.score), ...heads.map(() => "")])))));
 }
 
 function recommendations(result, before) {
