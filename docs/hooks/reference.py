@@ -153,8 +153,9 @@ def http() -> str:
                 text.append(_field(parameter["name"], parameter["schema"], parameter.get("description", ""), place))
             for what, schema in _bodies(operation):
                 text.append(f"{what}: {_kind(schema)}.")
-            refused = [f"{status} {reply['description']}" for status, reply in operation["responses"].items()]
-            text.append("Refused with: " + " ".join(line for line in refused if line[0] in "45"))
+            replies = operation["responses"].items()
+            refused = [f"- {status}: {reply['description']}" for status, reply in replies if status[0] in "45"]
+            text.append("Errors:\n\n" + "\n".join(refused))
     text.append("## Schemas")
     for name, schema in described["components"]["schemas"].items():
         text += [f"### {name}", schema.get("description", "")]
@@ -175,7 +176,7 @@ def _bodies(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _field(name: str, schema: dict[str, Any], description: str, remark: str) -> str:
     default = f"default `{schema['default']}`" if schema.get("default") is not None else ""
     remarks = ", ".join(part for part in (_kind(schema), remark, default) if part)
-    return f"`{name}` ({remarks})\n:   {' '.join(description.split()) or '—'}"
+    return f"`{name}` ({remarks})" + (f"\n:   {' '.join(description.split())}" if description else "")
 
 
 def _kind(schema: dict[str, Any]) -> str:

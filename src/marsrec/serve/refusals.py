@@ -66,12 +66,12 @@ MEANINGS = {
     403: "The request comes from a page of another site.",
     404: "There is no such user, item, model or address.",
     405: "The address does not take this method.",
-    408: "The body did not come in time.",
+    408: "The body came too late.",
     409: "Not now: models are being loaded, or the user has as many events as the store keeps.",
     413: "The body is too large.",
-    422: "Something in the request is not as it must be.",
-    500: "A fault of the server, which stands in its log.",
-    503: "The server is full or its store is away; `Retry-After` says when to come again.",
+    422: "The request is invalid.",
+    500: "The server failed; its log says why.",
+    503: "The server is full or its store does not answer; `Retry-After` says when to try again.",
 }
 
 
