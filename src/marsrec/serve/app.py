@@ -23,6 +23,7 @@ from marsrec.serve.connections import HttpProtocol, address, descriptors, listen
 from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
+from marsrec.serve.models import settle
 from marsrec.serve.refusals import install
 from marsrec.serve.service import Others, Service
 from marsrec.serve.settings import ServeSettings
@@ -146,6 +147,7 @@ def run(settings: ServeSettings, listener: socket.socket, others: Others | None 
         http=HttpProtocol,
         ws="none",
     )
+    settle()
     if others is None:
         service: Service = config.app.state.service  # type: ignore[union-attr]
         log.info(service.facts())

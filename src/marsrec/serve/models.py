@@ -1,5 +1,6 @@
 """The models that answer: loaded, checked, and swapped while requests go on."""
 
+import gc
 import logging
 import threading
 import time
@@ -148,6 +149,8 @@ class Models:
     def discard(self) -> None:
         """Let go of the models that were prepared, if any were."""
         self._fresh = {}
+        if gc.get_freeze_count():
+            settle()
         if self._loading.locked():
             self._loading.release()
 
@@ -159,6 +162,16 @@ class Models:
             model = replace(model, shortlist=_shortlist(model))
             _try_out(model)
         return model
+
+
+def settle() -> None:
+    """Let the collector of garbage pass over all that is here now, and lasts: a look at it takes a tenth of a second.
+
+    What was passed over before, such as models that were let go since, is looked at once more.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _load(folder: Path) -> Recommender:
