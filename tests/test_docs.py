@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 import typer
+from tests.cli.calls import call
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.cli import app
@@ -29,6 +30,9 @@ BLOCK = re.compile(
 )
 INLINE = re.compile(r"`((?:marsrec|python -m) [^`]+)`")
 COMMANDS = typer.main.get_command(app)
+FIRST = [ROOT / "README.md", ROOT / "docs/own-log.md", ROOT / "docs/clocks.md"]
+"""Pages whose commands a new user types one after the other."""
+RUN = ("prepare", "fit", "recommend", "explain", "compare")
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str | None, str]]:
@@ -54,20 +58,21 @@ def by_page(pages: list[Path]) -> Any:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the pages take for granted: logs of a shop, and a model of it."""
     folder = tmp_path_factory.mktemp("shop")
-    items = ["tea", "milk", "sugar", "jam", "bread", "salt"]
-    rows = [(4711 + user, items[(user + i) % 6], 1_700_000_000 + 3600 * i) for user in range(20) for i in range(8)]
+    items = ["tea", "milk", "sugar", "jam", "bread", "salt", "rice", "oats", "figs", "nuts"]
+    rows = [(4711 + user, items[(user + i) % 10], 1_700_000_000 + 3600 * i) for user in range(20) for i in range(8)]
     log = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row").with_columns(pl.col("user").cast(pl.String))
     log.write_csv(folder / "shop.csv")
     log.with_columns(rating=5).write_csv(folder / "ratings.csv")
+    pl.DataFrame({"item": items, "title": [item.title() for item in items]}).write_csv(folder / "items.csv")
     quick = TrainingSettings(epochs=1)
     small = {"dim": 8, "length": 8}
     Recommender("mars-t", options=small, training=quick).fit(folder / "shop.csv", progress=False).save(folder / "model")
     return folder
 
 
-@pytest.mark.usefixtures("parts_of_this_test")
-@by_page([page for page in PAGES if blocks(page, "python")])
-def test_the_code_of_a_page_runs(page: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def in_the_shop(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with the shop, where trainings are short."""
     shutil.copytree(shop, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -77,12 +82,31 @@ def test_the_code_of_a_page_runs(page: Path, shop: Path, tmp_path: Path, monkeyp
         return whole(split, model, settings.model_copy(update={"epochs": min(settings.epochs, 2)}), **how)
 
     monkeypatch.setattr(training, "fit", short)
+
+
+@pytest.mark.usefixtures("parts_of_this_test", "in_the_shop")
+@by_page([page for page in PAGES if blocks(page, "python")])
+def test_the_code_of_a_page_runs(page: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
     for title, code in blocks(page, "python"):
         if title is not None:
             Path(title).write_text(code)
             continue
         exec(compile(code, str(page), "exec"), namespace)
+
+
+@pytest.mark.usefixtures("in_the_shop")
+@by_page(FIRST)
+def test_commands_of_a_page_run(page: Path) -> None:
+    """One after the other: each finds what those before it wrote."""
+    lines = [line for _, code in blocks(page, "bash") for line in code.splitlines() if line.startswith("marsrec ")]
+    assert lines
+    for line in lines:
+        _, command, *words = shlex.split(line, comments=True)
+        if command in RUN:
+            call(command, *words)
+        elif command == "serve":
+            assert (Path(words[0]) / "config.json").exists(), line
 
 
 @by_page([page for page in PAGES if any(commands(page))])

@@ -1,7 +1,6 @@
 """The demonstration: what time adds in a synthetic shop whose law is known, and what a model learned of that law."""
 
 import math
-import shlex
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -90,10 +89,8 @@ def run(out: Path, seed: int = 0) -> list[Path]:
     if shutil.which("marsrec") is None:
         console.note(f"  source {Path(sys.prefix).name}/bin/activate")
     folders = [out / BEST, *(out / name for name in trained if name != BEST)]
-    console.note(f"  marsrec explain {shlex.quote(str(folders[0]))} --user {user} --at {soon}")
-    console.note(
-        f"  marsrec serve {shlex.join(map(str, folders))}    # a page with the reasons (or: marsrec demo --serve)"
-    )
+    console.note(f"  {console.command('marsrec', 'explain', folders[0], '--user', user, '--at', soon)}")
+    console.note(f"  {console.command('marsrec', 'serve', *folders)}    # the page (or: marsrec demo --serve)")
     console.note("  marsrec fit YOUR_LOG.csv")
     return folders
 

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ RECBOLE_TYPE = r":(token|float)(_seq)?$"  # what its headers append to a name
 HEADERLESS = {3: ["user", "item", "time"], 4: ["user", "item", "rating", "time"]}  # as MovieLens and Amazon have it
 SEPARATORS = (",", "\t", ";", "|")
 SNIFFED = 100  # lines that show which one it is
+LARGEST_FIELD = 2**31 - 1  # the csv module's limit is a C long, which has 32 bits on Windows
 NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}
 
 
@@ -131,7 +131,7 @@ def _rows(text: Sequence[str], separator: str, quote: str | None) -> "Rows":
 @contextmanager
 def _large_fields() -> Iterator[None]:
     """Let the standard library's reader take fields of any size; its limit is the process's."""
-    limit = csv.field_size_limit(sys.maxsize)
+    limit = csv.field_size_limit(LARGEST_FIELD)
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from marsrec.data.checks import quoted
 from marsrec.data.delimited import open_delimited, open_double_colon
 from marsrec.data.files import Content, Form, Table, first_line, reading
 from marsrec.data.json_lines import open_json_lines
-from marsrec.errors import DataError, SettingsError
+from marsrec.errors import DataError, needs
 
 READ = (
     ".csv, .tsv, .txt, .parquet, .jsonl, .ndjson, .json (a line per row), .xlsx, .inter (RecBole), .dat and .data "
@@ -163,13 +163,8 @@ def _open_parquet(content: Content, path: Path, form: Form) -> Table:
 
 
 def _open_excel(content: Content, path: Path, form: Form) -> Table:
-    try:
+    with needs("excel", f"{path}: reading .xlsx"):
         from fastexcel import FastExcelError
-    except ImportError:
-        raise SettingsError(
-            f"{path}: reading .xlsx takes the package fastexcel. Install it (pip install 'marsrec[excel]'), or save "
-            "the sheet as .csv."
-        ) from None
     with reading(path, "a workbook"):
         try:
             frame = pl.read_excel(content, engine="calamine")
