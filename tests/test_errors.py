@@ -37,6 +37,11 @@ def call(place: str, *arguments: Any) -> Callable[[], Any]:
     [
         ("matplotlib", call("marsrec.lab.plot:plot"), r"drawing figures needs matplotlib.*marsrec\[plot\]"),
         ("matplotlib", call("marsrec.cli.demo:run", Path("nowhere")), r"picture needs matplotlib.*marsrec\[plot\]"),
+        (
+            "fastexcel",
+            call("marsrec.data.formats:_open_excel", b"", Path("log.xlsx"), None),
+            r"reading \.xlsx needs fastexcel.*marsrec\[excel\]",
+        ),
         ("ray", call("marsrec.lab.cluster:on_ray", "local", [], None, 1), r"--ray needs ray.*marsrec\[ray\]"),
     ],
 )

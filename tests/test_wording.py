@@ -16,6 +16,7 @@ TEXTS = [
 ]
 BANNED = (
     "a page that shows why",
+    "another process is at",
     "asks from this machine for this machine",
     "decide nothing",
     "hears when it is asked",

@@ -24,7 +24,7 @@ else:
 
 
 LOCK = "lock"
-"""File in a folder that the process at it holds locked."""
+"""File in a folder that the process that uses it holds locked."""
 
 
 @contextmanager
@@ -98,14 +98,14 @@ def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
 
 @contextmanager
 def alone(folder: Path, what: str) -> Iterator[None]:
-    """Keep other processes off a folder; raises if one is at it. The lock ends with the process that holds it.
+    """Keep other processes off a folder; raises if one uses it. The lock ends with the process that holds it.
 
     Parameters
     ----------
     folder : Path
         Where the lock lies; made if it is not there.
     what : str
-        Completes the sentence "another process is at this …".
+        Completes the sentence "another process works on this …".
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w", encoding="utf-8") as file:
@@ -113,7 +113,7 @@ def alone(folder: Path, what: str) -> Iterator[None]:
             _lock(file)
         except OSError:
             raise SettingsError(
-                f"{folder}: another process is at this {what}. Wait for it, end it, or choose another folder."
+                f"{folder}: another process works on this {what}. Wait for it, end it, or choose another folder."
             ) from None
         yield
 

@@ -29,7 +29,7 @@ def test_a_folder_has_one_training_at_a_time(log: Path, tmp_path: Path) -> None:
     with alone(tmp_path / "model.training", "training"):
         done = CliRunner().invoke(app, ["fit", str(log), "--model", "sasrec", "--epochs", "1", "--out", str(out)])
     assert isinstance(done.exception, SettingsError)
-    assert "another process is at this training. Wait for it" in str(done.exception)
+    assert "another process works on this training. Wait for it" in str(done.exception)
     assert not out.exists()
 
 

@@ -93,7 +93,7 @@ def test_a_run_that_another_runner_is_at_is_left_to_it(experiment: Path, tmp_pat
     chosen = places(experiment, tmp_path)
     with (
         chosen[0][1].mine(),
-        pytest.raises(MarsrecError, match=r"(?s)1 of 4.*seed 0: .*another process is at this run"),
+        pytest.raises(MarsrecError, match=r"(?s)1 of 4.*seed 0: .*another process works on this run"),
     ):
         run_all(chosen)
     assert [place.progress() for _, place in chosen] == ["missing", "done", "done", "done"]

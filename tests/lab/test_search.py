@@ -13,7 +13,7 @@ from marsrec.data.source import Source
 from marsrec.data.splits import SplitSettings, leave_one_out
 from marsrec.errors import SettingsError
 from marsrec.lab.search import Search
-from marsrec.lab.search_space import RANGES, search_space
+from marsrec.lab.search_space import RANGES, TRAINING, search_space
 from marsrec.models import model_settings
 from marsrec.recommender import Recommender
 from marsrec.training.fit import Fitted
@@ -156,4 +156,14 @@ def test_what_is_searched_follows_from_model_data_and_what_was_given() -> None:
     odd = Recommender("sasrec", options={"encoder.attention_heads": 64})
     assert names(odd)["dim"] == (64, 128)
     assert model_settings("sasrec", options={"encoder.attention_heads": 64}).dim == 64
-    assert all(one.reason for one in RANGES)
+
+
+def test_the_documented_ranges_are_those_that_are_searched() -> None:
+    page = (Path(__file__).parents[2] / "docs/tuning.md").read_text("utf-8")
+    rows = [row.strip("| ").split(" | ") for row in page.splitlines() if row.startswith("| ")]
+    described = rows[2 : 2 + len(RANGES)]
+    for one, row in zip(RANGES, described, strict=True):
+        name = one.name.removeprefix(TRAINING).replace(".", " ").replace("_", " ")
+        ends = f"{one.values[0]} to {one.values[-1]}"
+        values = ", ".join(map(str, one.values)) if one.scale == "choice" else ends.replace("0.0 ", "0 ")
+        assert row == [name, values + ", by ratio" * (one.scale == "log"), one.reason]

@@ -65,8 +65,8 @@ def tune(
     log_settings: Log,
     filters: Filters,
     ties: TiesOption = "file",
-    minutes: Annotated[float, typer.Option(help="Minutes of training, in all calls together.")] = 30.0,
-    trials: Annotated[int, typer.Option(help="At most so many trials.")] = 50,
+    minutes: Annotated[float, typer.Option(help="Minutes of training, over all calls.")] = 30.0,
+    trials: Annotated[int, typer.Option(help="The most trials.")] = 50,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search and its results; runs/tune-DATA-MODEL if not given.")
     ] = None,
@@ -77,6 +77,7 @@ def tune(
     What is given of the model's and the training's settings is kept; the others of docs/tuning.md are searched. The
     same command goes on with a search that was stopped.
     """
+    from marsrec.data.source import called
     from marsrec.lab.tuning import MODEL as WINNER
     from marsrec.lab.tuning import tune
     from marsrec.recommender import Recommender
@@ -88,7 +89,7 @@ def tune(
         published=published,
         training=training,
     )
-    folder = out or Path("runs") / f"tune-{Path(data).name.split('.')[0]}-{model}"
+    folder = out or Path("runs") / f"tune-{called(Path(data))}-{model}"
     console.note(f"A search that is stopped goes on with the same command. It is kept in {folder}.")
     try:
         found = tune(

@@ -96,7 +96,7 @@ def open_data(
     if path is None:
         log = data if isinstance(data, Log) else read_log(data, reading)
     elif of_files:
-        log, origin = read_log(path, reading), {"name": _called(path)}
+        log, origin = read_log(path, reading), {"name": called(path)}
     elif str(path) == EMBEDDED:
         log, origin = hawkes(HawkesSettings())[0], {"name": EMBEDDED, "synthetic": True}
     elif str(path) == SHOP:
@@ -110,12 +110,12 @@ def open_data(
     return Source(histories, notes=log.notes, columns=reading.columns, **origin)
 
 
-def _called(path: Path) -> str:
+def called(path: Path) -> str:
     """What files are called together: by their name, or by the folder that a pattern looks in.
 
     Examples
     --------
-    >>> _called(Path("logs/shop.csv.gz")), _called(Path("logs/shop/*.csv")), _called(Path("logs/march-*.csv"))
+    >>> called(Path("logs/shop.csv.gz")), called(Path("logs/shop/*.csv")), called(Path("logs/march-*.csv"))
     ('shop', 'shop', 'march')
     """
     name = path.name.split(".")[0]

@@ -74,7 +74,7 @@ class Place:
         return "begun" if (self.state / CHECKPOINT).exists() else "missing"
 
     def running(self) -> bool:
-        """Whether a process is at it."""
+        """Whether a process works on it."""
         if not (self.state / LOCK).exists():
             return False
         try:
@@ -85,7 +85,7 @@ class Place:
 
     @contextmanager
     def mine(self) -> Iterator[None]:
-        """Keep other processes off the run; raises if one is at it. The lock ends with the process that holds it."""
+        """Keep other processes off the run; raises if one works on it. The lock ends with the process that holds it."""
         with alone(self.state, "run"):
             yield
 

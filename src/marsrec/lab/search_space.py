@@ -60,26 +60,24 @@ RANGES = (
         f"{TRAINING}schedule",
         ("cosine",),
         "choice",
-        "A rate that falls to zero ends where it should; a constant one needs patience, which takes most of the time.",
+        "A constant rate needs patience, which takes most of the time.",
     ),
-    Range(
-        f"{TRAINING}epochs", (8, 48), "log", "The length of the cosine: small logs are learned by heart after a few."
-    ),
+    Range(f"{TRAINING}epochs", (8, 48), "log", "The length of the cosine."),
     Range(
         f"{TRAINING}learning_rate",
         (5e-4, 1e-2),
         "log",
-        "A step either way from the paper's 1e-3; short ones want more.",
+        "The paper's 0.001, and higher rates for short trainings.",
     ),
     Range(f"{TRAINING}targets_per_batch", (512, 1024, 2048), "choice", "On small logs large batches leave few steps."),
     Range("encoder.dropout", (0.0, 0.6), "linear", "The paper's 0.2 and 0.5, and what lies around them."),
-    Range("readout.dropout", (0.0, 0.4), "linear", "Dropout on the user vector helps on sparse data, and never above."),
-    Range("readout.heads", (2, 3, 4, 6, 8), "choice", "The paper's 4 and 8; few time scales want few heads."),
-    Range("length", (25, 50, 100, 200), "choice", "The paper's 50 and 200; none beyond what histories have."),
-    Range("dim", (32, 64, 128), "choice", "The paper's 64, half and twice: the largest change in cost."),
-    Range("item_std", (0.02, 0.2), "log", "The paper's 0.02; wider embeddings turn later and separate sooner."),
+    Range("readout.dropout", (0.0, 0.4), "linear", "Dropout on the user vector."),
+    Range("readout.heads", (2, 3, 4, 6, 8), "choice", "The paper's 4 and 8, and fewer."),
+    Range("length", (25, 50, 100, 200), "choice", "The paper's 50 and 200, and none beyond the histories."),
+    Range("dim", (32, 64, 128), "choice", "The paper's 64, half and twice."),
+    Range("item_std", (0.02, 0.2), "log", "The paper's 0.02, and wider embeddings."),
 )
-"""A setting that the model does not have, or that the caller gave, is not searched."""
+"""A setting that the model does not have, or that the caller gave, is not searched. docs/tuning.md shows the same."""
 
 
 def search_space(recommender: Recommender, settings: ModelSettings, split: Split) -> tuple[Range, ...]:
