@@ -51,7 +51,7 @@ class Vocabulary:
         return {raw: code for code, raw in enumerate(self.ids.to_list(), start=1)}
 
     @cached_property
-    def _kind(self) -> type | None:
+    def kind(self) -> type | None:
         """What ids are in Python, where they are found as they are given: text or whole numbers."""
         return str if self.ids.dtype == pl.String else int if self.ids.dtype.is_integer() else None
 
@@ -61,7 +61,7 @@ class Vocabulary:
 
     def encode(self, values: Any) -> NDArray[np.int32]:
         """Codes of raw ids; 0 for ids that are not in the vocabulary. Text that spells a number finds integer ids."""
-        if isinstance(values, list) and len(values) <= FEW and all(type(value) is self._kind for value in values):
+        if isinstance(values, list) and len(values) <= FEW and all(type(value) is self.kind for value in values):
             return np.array([self._codes.get(value, 0) for value in values], dtype=np.int32)
         column = values if isinstance(values, pl.Series) else pl.Series(list(values), strict=False)
         if column.dtype.is_float():
@@ -75,7 +75,7 @@ class Vocabulary:
 
     def decode(self, codes: NDArray[Any]) -> pl.Series:
         """Raw ids of codes; null for code 0."""
-        if len(codes) <= FEW and self._kind is not None:
+        if len(codes) <= FEW and self.kind is not None:
             return pl.Series(self.ids.name, [self._spelled[code] for code in codes.tolist()], dtype=self.ids.dtype)
         indices = pl.Series(codes).cast(pl.Int64) - 1
         return self.ids.gather(indices.set(indices < 0, None))

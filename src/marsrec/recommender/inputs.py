@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from marsrec.data.histories import Histories, Vocabulary, flat_rows
+from marsrec.data.histories import FEW, Histories, Vocabulary, flat_rows
 from marsrec.data.log import LogSettings, read_log
 from marsrec.data.times import PER_SECOND, TimeUnit
 from marsrec.errors import DataError, warn
@@ -20,6 +20,7 @@ Kind = Literal["polars", "pandas", "pyarrow"]
 
 NAMELESS = "history"
 """What the user of a history is called that was given as a list of events."""
+_NAMELESS = pl.Series([NAMELESS])
 
 
 def known_histories(users: Any, histories: Histories) -> Histories:
@@ -61,6 +62,8 @@ def given_histories(
         if not given:
             empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
             return Histories(*empty, Vocabulary(pl.Series([NAMELESS])), item_ids, unit)
+        if len(given) <= FEW and all(type(item) is item_ids.kind for item, _ in given):
+            return _few_events(given, item_ids, unit, instant)
         items = pl.Series("item", [item for item, _ in given], strict=False)
         times = pl.Series("time", [instant(time) for _, time in given], dtype=pl.Int64)
         frame = pl.DataFrame([items, times]).with_columns(user=pl.lit(NAMELESS))
@@ -71,15 +74,35 @@ def given_histories(
     codes = item_ids.encode(raw.item_ids.ids)[raw.items - 1]
     known = codes > 0
     if not known.all():
-        names = raw.item_ids.decode(raw.items[~known]).unique(maintain_order=True)
-        listed = ", ".join(map(repr, names.head(5))) + (", ..." if len(names) > 5 else "")
-        warn(f"{(~known).sum()} of {len(codes)} events have unknown items and were skipped: {listed}.")
+        names = raw.item_ids.decode(raw.items[~known]).unique(maintain_order=True).to_list()
+        _skipped(int((~known).sum()), len(codes), names)
     owners = np.repeat(np.arange(raw.n_users), raw.lengths)[known]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=raw.n_users))])
     have, want = PER_SECOND[raw.unit], PER_SECOND[unit]
     exact = raw.times[known]
     exact = exact * (want // have) if want >= have else exact // (have // want)
     return Histories(codes[known], exact, offsets, raw.user_ids, item_ids, unit)
+
+
+def _few_events(
+    given: Sequence[tuple[Any, Any]], item_ids: Vocabulary, unit: TimeUnit, instant: Callable[[Any], int]
+) -> Histories:
+    """A history whose ids are of the model's own kind, in order of time: no table is needed for that."""
+    times = np.array([instant(time) for _, time in given], dtype=np.int64)
+    order = np.argsort(times, kind="stable")
+    items = [given[place][0] for place in order]
+    codes = item_ids.encode(items)
+    known = codes > 0
+    if not known.all():
+        names = dict.fromkeys(item for item, code in zip(items, codes, strict=True) if code == 0)
+        _skipped(len(codes) - int(known.sum()), len(codes), list(names))
+    offsets = np.array([0, known.sum()], dtype=np.int64)
+    return Histories(codes[known], times[order][known], offsets, Vocabulary(_NAMELESS), item_ids, unit)
+
+
+def _skipped(unknown: int, events: int, names: Sequence[Any]) -> None:
+    listed = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    warn(f"{unknown} of {events} events have unknown items and were skipped: {listed}.")
 
 
 def column(values: Any) -> pl.Series:
