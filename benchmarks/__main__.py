@@ -19,6 +19,7 @@ USUAL = (
     "long_histories",
     "streaming",
     "sessions",
+    "answers",
     "evaluation",
 )
 

@@ -204,7 +204,9 @@ def _best_of_one_pass(
     else:
         offsets, items = seen[0][rows.start : rows.stop + 1].numpy(), seen[1].numpy()
     values, best = np.full((len(scores), k), -np.inf, dtype=np.float32), np.zeros((len(scores), k), dtype=np.int64)
-    if _best_in_one_pass(scores.contiguous().numpy(), codes, offsets, items, catalog, values, best):
+    # In one thread: it is short beside the products before it, whose own threads still wait for more.
+    broken = _best_in_one_pass(array(scores), codes, offsets, items, catalog, values, best)
+    if broken:
         _refuse_nan(scores, rows.start)
     return torch.from_numpy(values), torch.from_numpy(best)
 
@@ -335,35 +337,46 @@ def _best_in_one_pass(
 
     Nearly all scores are below the k-th best so far, which a loop sees of many at a time.
     """
-    k, width = values.shape[1], scores.shape[1]
-    hidden = np.zeros(catalog, np.uint8)
     for row in range(len(scores)):
-        for place in range(offsets[row], offsets[row + 1]):
-            hidden[seen[place]] = 1
-        best, chosen = values[row], items[row]
-        for start in range(1, width, 256):
-            block = scores[row, start : min(start + 256, width)]
-            worst = best[k - 1]
-            above = np.int32(0)
-            for j in range(len(block)):
-                above += np.int32(0) if block[j] <= worst else np.int32(1)  # what is not a number is not below
-            if above == 0:
+        own = seen[offsets[row] : offsets[row + 1]]
+        if _best_of_row(scores[row], codes, own, catalog, values[row], items[row]):
+            return True
+    return False
+
+
+@kernel(parallel=False)
+def _best_of_row(
+    scores: Array,
+    codes: NDArray[np.int64],
+    seen: NDArray[np.int64],
+    catalog: int,
+    best: Array,
+    chosen: NDArray[np.int64],
+) -> bool:
+    k, hidden = len(best), np.zeros(catalog, np.uint8)
+    for place in range(len(seen)):
+        hidden[seen[place]] = 1
+    for start in range(1, len(scores), 256):
+        block = scores[start : min(start + 256, len(scores))]
+        worst = best[k - 1]
+        above = np.int32(0)
+        for j in range(len(block)):
+            above += np.int32(0) if block[j] <= worst else np.int32(1)  # what is not a number is not below
+        if above == 0:
+            continue
+        for j in range(len(block)):
+            score = block[j]
+            if score <= best[k - 1]:
                 continue
-            for j in range(len(block)):
-                score = block[j]
-                if score <= best[k - 1]:
-                    continue
-                if score != score:
-                    return True
-                column = start + j
-                code = codes[column] if len(codes) > 0 else column
-                if hidden[code] == 1:
-                    continue
-                place = k - 1
-                while place > 0 and best[place - 1] < score:
-                    best[place], chosen[place] = best[place - 1], chosen[place - 1]
-                    place -= 1
-                best[place], chosen[place] = score, code
-        for place in range(offsets[row], offsets[row + 1]):
-            hidden[seen[place]] = 0
+            if score != score:
+                return True
+            column = start + j
+            code = codes[column] if len(codes) > 0 else column
+            if hidden[code] == 1:
+                continue
+            place = k - 1
+            while place > 0 and best[place - 1] < score:
+                best[place], chosen[place] = best[place - 1], chosen[place - 1]
+                place -= 1
+            best[place], chosen[place] = score, code
     return False

@@ -57,12 +57,13 @@ def export(recommender: Recommender, folder: Path) -> None:
     if bias is not None:
         tensors["bias"] = bias.detach().float().cpu().contiguous()
     with atomic_folder(folder, marker=CONTRACT) as target:
-        (target / GRAPH).write_bytes(_graph(network))
+        (target / GRAPH).write_bytes(graph(network))
         (target / VECTORS).write_bytes(dumped(tensors))
         (target / CONTRACT).write_text(json.dumps(_contract(recommender), indent=1, default=str) + "\n")
 
 
-def _graph(network: SequenceModel) -> bytes:
+def graph(network: SequenceModel) -> bytes:
+    """The ONNX graph from a history to its user vector, as the scorer turns it, where nothing is against that."""
     arrays = OnnxArrays()
     codes, times = arrays.given("items", ["events"]), arrays.given("times", ["events"])
     now = arrays.given("now", []) if network.sees_request_time else times  # who does not see it does not ask for it

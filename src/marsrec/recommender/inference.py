@@ -18,7 +18,7 @@ from marsrec.compute.threads import one_thread
 from marsrec.data.batches import Batch
 from marsrec.data.times import TimeUnit, utc_date
 from marsrec.errors import DataError
-from marsrec.evaluation.ranking import Seen, products, top_k
+from marsrec.evaluation.ranking import Score, Seen, products, top_k
 from marsrec.nn.arrays.base import FastRecall, FastTakeIn, FastUser
 from marsrec.nn.arrays.numpy_arrays import NumpyArrays
 from marsrec.nn.encoders.base import Memory
@@ -42,7 +42,7 @@ class EarlyError(DataError):
     """A request is made at a moment before the latest event."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Window:
     """The latest events of a history, at least one: codes of known items, and times."""
 
@@ -76,7 +76,7 @@ Past = Window | Folded | Vector
 AnswerSource = Literal["model", "popularity", "similarity"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """Somebody who is to be recommended something."""
 
@@ -92,7 +92,7 @@ class Request:
     """Codes of the only items to recommend."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The best items for a request, the best first."""
 
@@ -198,28 +198,31 @@ class Inference:
         for place, past in enumerate(pasts):
             if isinstance(past, Vector):
                 vectors[place] = past.user
-        windows = [(place, past) for place, past in enumerate(pasts) if isinstance(past, Window)]
-        folded = [(place, past) for place, past in enumerate(pasts) if isinstance(past, Folded)]
+        windows = {place: past for place, past in enumerate(pasts) if isinstance(past, Window)}
+        folded = {place: past for place, past in enumerate(pasts) if isinstance(past, Folded)}
         if len(windows) <= FEW and (one := self.one_window) is not None:
-            for place, window in windows:
+            for place, window in windows.items():
                 vectors.numpy()[place] = one(window.codes, window.times, moments[place])
-            windows = []
+            windows = {}
         if len(folded) <= FEW and (live := self.live) is not None:
-            for place, memory in folded:
+            for place, memory in folded.items():
                 vectors.numpy()[place] = live[1](bare(memory.memory[1]), moments[place])
-            folded = []
+            folded = {}
         if folded:
-            together = tuple(torch.cat(parts) for parts in zip(*(past.memory[1] for _, past in folded), strict=True))
-            places = [place for place, _ in folded]
-            now = torch.tensor([moments[place] for place in places], dtype=torch.int64, device=self.device)
+            together = tuple(
+                torch.cat(parts) for parts in zip(*(past.memory[1] for past in folded.values()), strict=True)
+            )
+            now = torch.tensor([moments[place] for place in folded], dtype=torch.int64, device=self.device)
             with one_thread(len(folded) < SHARED_EVENTS):
-                vectors[places] = self.network.recall(((), together), now)
-        windows.sort(key=lambda one: len(one[1].codes), reverse=True)  # so that little of a batch is padding
-        for start in range(0, len(windows), ROWS):
-            rows, some = zip(*windows[start : start + ROWS], strict=True)
-            batch = self.batch(some, [moments[place] for place in rows])
+                vectors[list(folded)] = self.network.recall(((), together), now)
+        order = sorted(
+            windows, key=lambda place: len(windows[place].codes), reverse=True
+        )  # little of a batch is padding
+        for start in range(0, len(order), ROWS):
+            rows = order[start : start + ROWS]
+            batch = self.batch([windows[place] for place in rows], [moments[place] for place in rows])
             with one_thread(batch.items.numel() < SHARED_EVENTS):
-                vectors[list(rows)] = self.network(batch).users
+                vectors[rows] = self.network(batch).users
         return vectors
 
     def answer(self, requests: Sequence[Request], *, ranker: Ranker | None = None) -> list[Answer]:
@@ -256,7 +259,7 @@ class Inference:
                     if ranker is not None and candidates is None and added is None and k <= ranker.most:
                         best = ranker.top_k(users, k, seen)
                     else:
-                        best = top_k(self.score, users, k, seen=seen, added=added, candidates=candidates)
+                        best = top_k(self.scores(), users, k, seen=seen, added=added, candidates=candidates)
             scores, codes = (part.cpu().numpy() for part in best)
             source: AnswerSource = "popularity" if cold else "model"
             found = (codes > 0).sum(axis=1).tolist()  # what is missing stands at the end
@@ -273,14 +276,29 @@ class Inference:
             _, items, bias = self.network.scorer(table[:1], table)
         return items, bias
 
-    @torch.no_grad()
-    def score(self, users: Tensor) -> Tensor:
-        """What `SequenceModel.score` gives, (N, V + 1), with the items' side made once."""
-        items, bias = self.scored
-        turned, _, _ = self.network.scorer(users, self.network.items.weight[:1])
-        alone = len(users) == 1 and self._fits_kernels
-        scores = products(items, turned[0])[None] if alone else turned @ items.T
-        return scores if bias is None else scores + bias
+    def scores(self) -> Score:
+        """What `SequenceModel.score` does, with the items' side made once.
+
+        Scores of many users share their memory: those of a call are gone with the next one.
+        """
+        (items, bias), room = self.scored, np.empty((0, 0), dtype=np.float32)
+
+        @torch.no_grad()
+        def score(users: Tensor) -> Tensor:
+            nonlocal room
+            turned, _, _ = self.network.scorer(users, self.network.items.weight[:1])
+            if len(users) == 1 and self._fits_kernels:
+                scores = products(items, turned[0])[None]
+            elif len(users) * len(items) >= SHARED_SCORES and self._fits_kernels:
+                # Numpy's product is half as fast again as torch's, and fresh memory would cost as much as the product.
+                if len(room) < len(users):
+                    room = np.empty((len(users), len(items)), dtype=np.float32)
+                scores = torch.from_numpy(np.matmul(turned.numpy(), items.numpy().T, out=room[: len(users)]))
+            else:
+                scores = turned @ items.T
+            return scores if bias is None else scores.add_(bias)
+
+        return score
 
     def _own_scores(self, requests: Sequence[Request]) -> Added | None:
         """What comes on top of the scores of items that users had; None where no such item may be recommended."""

@@ -210,7 +210,7 @@ class Recommender(Trained):
         if (users is None) == (histories is None):
             raise SettingsError("recommend takes either users=... or histories=...: give one of them.")
         given = self._known(users) if users is not None else self._given(histories)
-        pasts = [self._window(given, row) for row in range(given.n_users)]
+        pasts = self._windows(given)
         moments = self.moments(at, [None if past is None else past.latest for past in pasts])
         seen = [given.items[slice(*given.offsets[row : row + 2])] if mask_seen else None for row in range(len(pasts))]
         kind = kind_of(users if users is not None else histories)
@@ -265,7 +265,7 @@ class Recommender(Trained):
         """
         network = self.network
         given = self._known(history) if is_one(history) else self._given(history)
-        if given.n_users != 1 or (window := self._window(given, 0)) is None:
+        if given.n_users != 1 or (window := self._windows(given)[0]) is None:
             raise DataError("explain needs one history with at least one known item.")
         code = item_of(item, self.item_ids)
         (moment,) = self.moments(at, [window.latest])

@@ -1,6 +1,7 @@
 """What a recommender is once it is trained: a network, its items and users, its unit of time, and what was measured."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -166,10 +167,12 @@ class Trained:
         """Histories from outside."""
         return given_histories(histories, self.item_ids, self.unit, self.columns, self.instant)
 
-    def _window(self, given: Histories, row: int) -> Window | None:
-        """The latest events of a history; None if it has none."""
-        own = slice(*given.offsets[row : row + 2])
-        return self.inference.window(given.items[own], given.times[own]) if given.lengths[row] else None
+    def _windows(self, given: Histories) -> list[Window | None]:
+        """The latest events of each history; None if it has none."""
+        codes, times = given.items.astype(np.int64), np.asarray(given.times)
+        window = self.inference.window
+        pieces = (slice(*bounds) for bounds in pairwise(given.offsets.tolist()))
+        return [window(codes[own], times[own]) if own.stop > own.start else None for own in pieces]
 
     def _at_most(self, k: int) -> int:
         """How many items can be meant by k."""
