@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -11,7 +12,7 @@ from marsrec.data.batches import Batch
 from marsrec.errors import SettingsError
 from marsrec.nn.arrays.base import Array, Arrays, FastEncoder, Map
 from marsrec.nn.encoders.base import NORM_EPS, Encoder, EncoderSettings, init_normal, picked
-from marsrec.nn.kernels.attention import causal_attention
+from marsrec.nn.kernels.attention import attention, causal_attention
 from marsrec.nn.kernels.dropout import Dropout
 
 
@@ -121,6 +122,16 @@ class Block(AttentionBlock):
         mixed = causal_attention(*self.split(self.qkv(x)), self.drop)
         return self.after(x, mixed.transpose(1, 2).flatten(2), where)
 
+    def latest(self, x: Tensor, batch: Batch) -> Tensor:
+        """(B, L, d) -> (B, d) at the latest events: no other asks."""
+        d, asked = x.shape[-1], batch.at_last(x)
+        weights, biases = self.qkv.weight.split([d, 2 * d]), self.qkv.bias.split([d, 2 * d])  # type: ignore[no-untyped-call]
+        query = F.linear(asked, weights[0], biases[0])[:, None]
+        key, value = F.linear(x, weights[1], biases[1]).chunk(2, dim=-1)
+        bias = x.new_zeros(batch.items.shape).masked_fill_(~batch.inside, -torch.inf)[:, None, None]
+        mixed = attention(*(self.by_head(part) for part in (query, key, value)), bias, self.drop)  # (B, H, 1, d/H)
+        return self.after(asked, mixed.flatten(1))
+
 
 class Transformer(Encoder):
     """Item plus position, norm, dropout, then causal blocks. Padding on the right needs no mask."""
@@ -144,6 +155,12 @@ class Transformer(Encoder):
         """See `Encoder.at`: the last block feeds forward there alone."""
         states: Tensor = self.blocks[-1](self._before_last(embedded), where)
         return states
+
+    def latest(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """See `Encoder.latest`: in the last block the latest event alone looks back."""
+        block = self.blocks[-1]
+        assert isinstance(block, Block)
+        return block.latest(self._before_last(embedded), batch)
 
     def fast(self, arrays: Arrays) -> FastEncoder:
         """See `Encoder.fast`."""
