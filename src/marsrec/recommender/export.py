@@ -32,6 +32,8 @@ _EXAMPLE = 5
 
 def reason_against(network: SequenceModel) -> str | None:
     """Which part keeps a model from being computed without torch, and so from being exported; None if none does."""
+    if network.repeats is not None:
+        return "what its repeats add to scores is computed by torch"
     arrays = NumpyArrays()
     parts = (
         ("encoder", network.encoder, network.encoder.fast(arrays)),
@@ -46,7 +48,7 @@ def export(recommender: Recommender, folder: Path) -> None:
     """Write a model for other software; see `Recommender.export`."""
     network, items = recommender.network, recommender.item_ids
     if (reason := reason_against(network)) is not None:
-        raise SettingsError(f"{title(recommender.settings)} cannot be exported: {reason}. Give the part a `fast` form.")
+        raise SettingsError(f"{title(recommender.settings)} cannot be exported: {reason}.")
     size = network.items.weight.numel() * 4
     if size > LARGEST:
         raise SettingsError(

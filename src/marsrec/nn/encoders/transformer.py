@@ -129,7 +129,8 @@ class Block(AttentionBlock):
         query = F.linear(asked, weights[0], biases[0])[:, None]
         key, value = F.linear(x, weights[1], biases[1]).chunk(2, dim=-1)
         bias = x.new_zeros(batch.items.shape).masked_fill_(~batch.inside, -torch.inf)[:, None, None]
-        mixed = attention(*(self.by_head(part) for part in (query, key, value)), bias, self.drop)  # (B, H, 1, d/H)
+        query, key, value = (self.by_head(part) for part in (query, key, value))
+        mixed = attention(query, key, value, bias, self.drop)  # (B, H, 1, d/H)
         return self.after(asked, mixed.flatten(1))
 
 
