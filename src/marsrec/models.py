@@ -119,11 +119,13 @@ def rule(average_history: float, average_training: float, settings: ModelSetting
     """How the backbone rule came to a model, and how to take another."""
     dense = average_training >= DENSE_FROM
     heads = getattr(settings.readout, "heads", None)
+    name = title(settings).removesuffix(", repeats")
     other = next(name for name in BACKBONES if RECIPES[name].encoder.name != settings.encoder.name)
     return (
         f"Average length {average_history:.1f} events, {average_training:.1f} of them for training, which is "
-        f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {title(settings)}"
-        f"{f' with {heads} heads' if heads else ''}. --model {other}{' or --heads K' if heads else ''} takes another."
+        f"{f'{DENSE_FROM:.0f} or more' if dense else f'below {DENSE_FROM:.0f}'}: {name}"
+        f"{f' with {heads} heads' if heads else ''}{', and repeats are scored' if settings.scorer.repeats else ''}. "
+        f"--model {other}{' or --heads K' if heads else ''} takes another."
     )
 
 

@@ -1,4 +1,7 @@
-"""What the paper sets on its data sets. All other data take what their density suggests: see `marsrec.models`."""
+"""What the paper sets on its data sets. All other data take what their density suggests: see `marsrec.models`.
+
+What `mars` has beyond the paper on a log of one's own stands beside it.
+"""
 
 from typing import Any
 
@@ -76,3 +79,14 @@ def paper_options(
     if usual("readout", "dropout") is not None:
         options["readout.dropout"] = 0.0  # the paper mentions none on the user vector
     return options
+
+
+def shipped_options(data: str | None, model: str) -> dict[str, Any]:
+    """What `mars` has on a log of one's own, and not in the paper; nothing on public data or for a model by its name.
+
+    Examples
+    --------
+    >>> shipped_options(None, "mars"), shipped_options("beauty", "mars"), shipped_options(None, "mars-t")
+    ({'scorer.repeats': True}, {}, {})
+    """
+    return {"scorer.repeats": True} if model == "mars" and data not in PAPER else {}

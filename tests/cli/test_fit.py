@@ -36,7 +36,7 @@ def test_the_recipes_batches_go_unless_others_are_given(
 
 def test_the_request_clock_has_its_own_name(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "mars-t, request clock on shop" in call("fit", log, "--clock", "request", *QUICK)
+    assert "mars-t, request clock, repeats on shop" in call("fit", log, "--clock", "request", *QUICK)
     assert (tmp_path / "runs" / "shop-mars-t-request-clock" / "config.json").exists()
 
 

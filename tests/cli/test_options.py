@@ -47,7 +47,7 @@ def help_of(field: FieldInfo) -> str:
         (fit, LogSettings, LOG, {}),
         (fit, FilterSettings, LOG, {}),
         (fit, SplitSettings, TRAIN, {"name": "--split"}),
-        (fit, TrainingSettings, TRAIN, {"pool": None}),
+        (fit, TrainingSettings, TRAIN, {"pool": None, "preset": "--training"}),
         (prepare, LogSettings, LOG, {}),
         (prepare, FilterSettings, LOG, {}),
         (serve, ServeSettings, None, {"models": "settings_models"}),

@@ -26,6 +26,7 @@ from marsrec.lab.page import Picture, Table
 from marsrec.lab.pages.inspection import section
 from marsrec.lab.pages.inspection_pictures import draw_decay, draw_spread
 from marsrec.nn.mars import SIGMA
+from marsrec.nn.readouts.last import Last
 
 OPTIONS = {"dim": 8, "length": 6, "encoder.dropout": 0.0}
 
@@ -336,3 +337,18 @@ def test_heads_that_never_fade_and_are_the_same_for_all_have_a_page() -> None:
     for picture in (part for part in parts if isinstance(part, Picture)):
         picture.draw().canvas.draw()
         plt.close("all")
+
+
+def test_what_is_lost_without_past_events(mars: Recommender, inspected: Inspection) -> None:
+    assert inspected.decay is not None
+    removed = inspected.decay.removed
+    assert removed is not None
+    complete = mars.evaluate().metrics
+    assert removed.complete == pytest.approx({name: complete[name] for name in removed.complete})
+    mars.network.readout, kept = Last(), mars.network.readout
+    rest = mars.evaluate().metrics
+    mars.network.readout = kept
+    assert removed.rest == pytest.approx({name: rest[name] for name in removed.rest})
+    assert removed.rest != removed.complete
+    assert -1 <= removed.cosine.quantiles[0] <= removed.cosine.quantiles[-1] <= 1
+    assert "Without what past events add" in str(section("mars", inspected).parts)

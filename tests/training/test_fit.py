@@ -165,6 +165,14 @@ def test_the_learning_rate_of_each_step_is_the_schedules(monkeypatch: pytest.Mon
     assert 0 < rates[-1] < rates[steps] < 0.1
 
 
+def test_a_preset_sets_what_is_not_given() -> None:
+    fast = TrainingSettings(preset="fast", epochs=8)
+    assert (fast.epochs, fast.learning_rate, fast.schedule, fast.warm_up) == (8, 3e-3, "cosine", 2)
+    assert TrainingSettings(preset="fast", epochs=1).warm_up == 0  # else the rate would not reach its value
+    assert TrainingSettings(preset="paper") == TrainingSettings()
+    assert TrainingSettings.model_validate_json(fast.model_dump_json()) == fast
+
+
 def test_a_warm_up_leaves_epochs_to_train() -> None:
     with pytest.raises(SettingsError, match="Give fewer epochs of warm-up"):
         TrainingSettings(epochs=3, warm_up=3)

@@ -56,7 +56,10 @@ def fit(
             "--published", help="Follow a baseline's published code instead of its paper.", rich_help_panel=MODEL
         ),
     ] = False,
-    training: Annotated["TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool",))],
+    training: Annotated[
+        "TrainingSettings",
+        Fields("marsrec.training.settings", TRAIN, without=("pool",), names={"preset": "--training"}),
+    ],
     split: Annotated["SplitSettings", Fields("marsrec.data.splits", TRAIN, names={"name": "--split"})],
     log_settings: Log,
     filters: Filters,
@@ -86,7 +89,8 @@ def fit(
     )
     source = open_data(data, log_settings=log_settings, filters=filters, ties=ties)
     name = title(recommender.planned_settings(split.apply(source.histories).average_length, source.public))
-    folder = out or Path("runs") / f"{source.name}-{name}".replace(",", "").replace(" + ", "-").replace(" ", "-")
+    named = name.removesuffix(", repeats") if model == "mars" else name  # which mars has on every log of one's own
+    folder = out or Path("runs") / f"{source.name}-{named}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     checkpoint = _checkpoint(folder, resume, overwrite)
     console.note("A run that was stopped goes on with --resume.")
     state = checkpoint.parent

@@ -17,9 +17,12 @@ from marsrec.data.histories import Histories
 from marsrec.data.moments import AgeUnit
 from marsrec.data.times import PER_SECOND
 from marsrec.errors import DataError
+from marsrec.evaluation.measures import figures, measures
+from marsrec.evaluation.ranking import target_ranks
 from marsrec.lab.attention import Entropy, attention_entropy, over_test_histories
 from marsrec.lab.example_users import FOREVER, Example, examples, short
 from marsrec.nn.mars import SIGMA, diversity_loss
+from marsrec.nn.model import SequenceModel
 from marsrec.nn.readouts.base import Readout
 from marsrec.recommender import Recommender
 from marsrec.settings import Settings, explain_validation
@@ -64,6 +67,17 @@ class Head(Settings):
         return np.divide(rates, self.base_rate) if self.base_rate else np.ones(len(rates))
 
 
+class Removed(Settings):
+    """What the user vectors, and so the test figures, lose without what past events add to them."""
+
+    complete: dict[str, float]
+    """Test figures by name."""
+    rest: dict[str, float]
+    """Those of the rest of the user vector alone; of the last state, for MARS."""
+    cosine: Spread
+    """Between what past events add and the rest, over the test histories."""
+
+
 class Decay(Settings):
     """What a readout with time scales, such as MARS, learned."""
 
@@ -74,6 +88,8 @@ class Decay(Settings):
     clock: Literal["last-event", "request"]
     unit: AgeUnit
     """Of ages and half-lives: events where the model does not see real time."""
+    removed: Removed | None = None
+    """None in inspections from before it was looked at."""
 
     @property
     def modulated(self) -> bool:
@@ -181,6 +197,12 @@ class Heads:
     """(N, K) weights among the heads."""
     divergence: float
     """Mean over histories and pairs of heads, see `Decay`."""
+    users: Tensor
+    """(N, d) user vectors."""
+    rests: Tensor
+    """(N, d) what belongs to no single event."""
+    targets: Tensor
+    """(N,) codes of the items that came next."""
 
 
 def has_time_scales(readout: Readout) -> bool:
@@ -191,7 +213,7 @@ def has_time_scales(readout: Readout) -> bool:
 def read_heads(recommender: Recommender) -> Heads:
     """What the heads of a readout with time scales are on each test history."""
     model = recommender.network
-    read: list[tuple[Tensor, Tensor, Tensor]] = []
+    read: list[tuple[Tensor, ...]] = []
     divergence = 0.0
     with torch.no_grad():
         for batch in over_test_histories(recommender):
@@ -202,12 +224,24 @@ def read_heads(recommender: Recommender) -> Heads:
                 parts = model.readout.contributions(states[one, :length], embedded[one, :length], batch[one])
                 assert parts is not None
                 assert parts.scales is not None
-                read.append((parts.scales.rates, parts.scales.half_lives.clamp(max=FOREVER), parts.gate))
+                lives, target = parts.scales.half_lives.clamp(max=FOREVER), batch.targets[row, length - 1]
+                read.append((parts.scales.rates, lives, parts.gate, parts.user, parts.rest, target))
                 weights.append(F.pad(parts.weights, (0, states.shape[1] - length)))
             divergence -= float(diversity_loss(torch.stack(weights))) * len(weights)
-    rates, half_lives, gate = (torch.stack(values).cpu() for values in zip(*read, strict=True))
+    rates, half_lives, gate, *vectors = (torch.stack(values).cpu() for values in zip(*read, strict=True))
     pairs = max(1, rates.shape[1] * (rates.shape[1] - 1))  # the loss sums them, in both orders
-    return Heads(rates, half_lives, gate, divergence / len(rates) / pairs)
+    return Heads(rates, half_lives, gate, divergence / len(rates) / pairs, *vectors)
+
+
+def _removed(model: SequenceModel, read: Heads) -> Removed:
+    """Rank the test targets with and without what past events add. Scores of repeats are no part of user vectors."""
+    device = model.items.weight.device
+    complete, rest = (
+        figures(measures(ks=(10,)), target_ranks(model.score, users.to(device), read.targets.to(device)).numpy())
+        for users in (read.users, read.rests)
+    )
+    cosine = F.cosine_similarity(read.users - read.rests, read.rests)
+    return Removed(complete=complete, rest=rest, cosine=Spread.of(cosine.double().numpy()))
 
 
 def _decay(recommender: Recommender) -> Decay | None:
@@ -235,4 +269,5 @@ def _decay(recommender: Recommender) -> Decay | None:
         time_scale=scales.scale,
         clock="request" if readout.sees_request_time else "last-event",
         unit=scales.age_unit,
+        removed=_removed(recommender.network, read),
     )

@@ -19,7 +19,7 @@ from marsrec.nn.objectives.base import ObjectiveSettings
 from marsrec.nn.readouts.base import ReadoutSettings
 from marsrec.nn.scorers import ScorerSettings
 from marsrec.nn.settings import ModelSettings
-from marsrec.paper import paper_options
+from marsrec.paper import paper_options, shipped_options
 from marsrec.recommender import hub, persistence
 from marsrec.recommender.explanation import Explanation, explain, read
 from marsrec.recommender.export import export
@@ -115,7 +115,7 @@ class Recommender(Trained):
             readout=self.readout,
             scorer=self.scorer,
             objective=self.objective,
-            options={**paper, **self.options},
+            options={**shipped_options(public, self.name), **paper, **self.options},
             published=self.published,
         )
 
