@@ -40,7 +40,7 @@ def test_the_winner_is_saved_told_and_made_again_by_its_command(
 
     monkeypatch.setattr("marsrec.recommender.fitting.evaluate", watched)
     folder = tmp_path / "it's found"
-    told, remarks = outputs("tune", log, *SMALL, "--out", folder)
+    told, remarks = outputs("tune", log, *SMALL, "--deduplicate", "--out", folder)
     assert [part for part, _ in seen] == ["valid", "test"] * (len(seen) // 2)
     assert len({id(model) for part, model in seen if part == "test"}) <= 2  # the winner and the default
     assert "trial 3/3: " in remarks

@@ -10,6 +10,7 @@ import torch
 from tests.recommender.stand_in import TOKEN, Hub
 from tests.synthetic import cyclic_log
 
+import marsrec
 from marsrec import Recommender, TrainingSettings
 from marsrec.errors import DataError
 
@@ -53,7 +54,7 @@ def test_a_model_comes_back_as_it_was_pushed(model: Recommender, server: Hub) ->
     assert all(
         torch.equal(back.network.state_dict()[name], value) for name, value in model.network.state_dict().items()
     )
-    assert server.messages == ["mars-t, marsrec 0.2.0"]
+    assert server.messages == [f"mars-t, marsrec {marsrec.__version__}"]
     assert server.large.keys()  # weights went the way of large files
 
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marsrec.cli import console
-from marsrec.cli.options import MODEL, TRAIN, Data, Fields, Filters, Json, Log, PartNames, Shorthands, TiesOption
+from marsrec.cli.options import (
+    MODEL,
+    TRAIN,
+    Data,
+    Fields,
+    Filters,
+    Json,
+    Log,
+    PartNames,
+    Published,
+    Shorthands,
+    TiesOption,
+)
 from marsrec.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -50,12 +62,7 @@ def fit(
             rich_help_panel=MODEL,
         ),
     ] = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="Follow a baseline's published code instead of its paper.", rich_help_panel=MODEL
-        ),
-    ] = False,
+    published: Published = False,
     training: Annotated[
         "TrainingSettings",
         Fields("marsrec.training.settings", TRAIN, without=("pool",), names={"preset": "--training"}),

@@ -246,6 +246,10 @@ Saved = Annotated[Path, typer.Argument(help="A folder that `marsrec fit` wrote."
 Events = Annotated[
     list[str] | None, typer.Option("--event", help="An event ITEM@TIME of one history; may be repeated.")
 ]
+Published = Annotated[
+    bool,
+    typer.Option("--published", help="Follow a baseline's published code instead of its paper.", rich_help_panel=MODEL),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Log = Annotated["LogSettings", Fields("marsrec.data.log", LOG)]
 Filters = Annotated["FilterSettings", Fields("marsrec.data.filters", LOG)]

@@ -18,6 +18,7 @@ from marsrec.cli.options import (
     Json,
     Log,
     PartNames,
+    Published,
     Shorthands,
     TiesOption,
     flag,
@@ -52,12 +53,7 @@ def tune(
             rich_help_panel=MODEL,
         ),
     ] = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="Do what a baseline's published code does, not its paper.", rich_help_panel=MODEL
-        ),
-    ] = False,
+    published: Published = False,
     training: Annotated[
         "TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool", "logger", "max_minutes"))
     ],
@@ -74,8 +70,7 @@ def tune(
 ) -> None:
     """Search the settings of a model on validation data, and measure the best and the default on the test.
 
-    What is given of the model's and the training's settings is kept; the others of docs/tuning.md are searched. The
-    same command goes on with a search that was stopped.
+    Settings that are given are kept. The others of docs/tuning.md are searched. The same command resumes a search.
     """
     from marsrec.data.source import called
     from marsrec.lab.tuning import MODEL as WINNER
@@ -194,4 +189,5 @@ def _flags(settings: "Settings", names: Mapping[str, str] | None = None) -> Iter
     """Options for settings that differ from their defaults."""
     for name, value in settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True).items():
         for one in value if isinstance(value, list) else [value]:
-            yield from ((names or {}).get(name, flag(name)), str(one))
+            option = (names or {}).get(name, flag(name))
+            yield from [option] if one is True else [option, str(one)]
