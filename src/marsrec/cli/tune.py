@@ -55,7 +55,13 @@ def tune(
     ] = None,
     published: Published = False,
     training: Annotated[
-        "TrainingSettings", Fields("marsrec.training.settings", TRAIN, without=("pool", "logger", "max_minutes"))
+        "TrainingSettings",
+        Fields(
+            "marsrec.training.settings",
+            TRAIN,
+            without=("pool", "logger", "max_minutes"),
+            names={"preset": "--training"},
+        ),
     ],
     split: Annotated["SplitSettings", Fields("marsrec.data.splits", TRAIN, names={"name": "--split"})],
     log_settings: Log,
@@ -182,7 +188,7 @@ def _fit_options(recommender: Any, parts: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     if recommender.published:
         yield "--published"
-    yield from _flags(recommender.training)
+    yield from _flags(recommender.training, {"preset": "--training"})
 
 
 def _flags(settings: "Settings", names: Mapping[str, str] | None = None) -> Iterator[str]:
