@@ -41,3 +41,10 @@ def test_what_comes_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.Monke
     assert (user, item) == (USER, ITEM)
     ((*_, prepared),) = commands(outputs("prepare", "my log.csv", "--out", "my data")[1])
     assert prepared == "my data"
+
+
+def test_what_comes_next_imports_the_same_modules(tmp_path: Path) -> None:
+    cyclic_log(users=6).write_csv(tmp_path / "log.csv")
+    for imports in (["--import", "json", "--import", "csv"], []):
+        said = outputs(*imports, "prepare", tmp_path / "log.csv", "--out", tmp_path / "data")[1]
+        assert shlex.split(said.rpartition("Next: ")[2]) == ["marsrec", *imports, "fit", str(tmp_path / "data")]

@@ -48,6 +48,7 @@ def _begin(
     ] = None,
 ) -> None:
     context.with_resource(console.listening())
+    console.imported[:] = modules or []
     if modules:
         options.find_own_modules()
     for module in modules or []:

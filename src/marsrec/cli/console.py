@@ -59,15 +59,20 @@ def note(sentence: str) -> None:
     remarks.print(sentence, markup=False, soft_wrap=True)
 
 
-def command(*words: str | int | Path) -> str:
-    """A command as a shell takes it: what holds blanks or quotes is quoted.
+imported: list[str] = []
+"""Modules with parts that this command line imported."""
+
+
+def command(program: str, *words: str | int | Path) -> str:
+    """A command as a shell takes it: what holds blanks or quotes is quoted, and imports are repeated.
 
     Examples
     --------
     >>> command("marsrec", "recommend", Path("my runs/shop"), "--user", 17)
     "marsrec recommend 'my runs/shop' --user 17"
     """
-    return shlex.join(map(str, words))
+    imports = [word for module in imported for word in ("--import", module)]
+    return shlex.join([program, *imports, *map(str, words)])
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
