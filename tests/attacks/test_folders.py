@@ -9,10 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.signed import sign
 
 from marsrec import Recommender, TrainingSettings
 from marsrec.errors import DataError, MarsrecError
-from marsrec.recommender.persistence import CONFIG, METRICS, WEIGHTS, _digest
+from marsrec.recommender.persistence import CONFIG, METRICS, WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +50,6 @@ def change(folder: Path, name: str, value: Any) -> None:
     else:
         place[leaf] = value
     (folder / CONFIG).write_text(json.dumps(config))
-
-
-def sign(folder: Path) -> None:
-    """Make the checksums those of the files as they are."""
-    config = json.loads((folder / CONFIG).read_text())
-    change(folder, "files", {name: _digest(folder / name) for name in config["files"]})
 
 
 def test_checksums_may_not_be_left_out(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.lab.made import result
+from tests.signed import sign
 from tests.synthetic import cyclic_log
 from typer.testing import CliRunner
 
@@ -90,14 +91,13 @@ def test_another_order_of_events_is_other_data(tmp_path: Path) -> None:
 
 def test_what_does_not_agree_is_refused(run: Path, tmp_path: Path) -> None:
     metrics = json.loads((run / "metrics.json").read_text())
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps(config | {"files": {}}))  # without checksums, which would tell it, too
     for change, message in (
         ({"test": {**metrics["test"], "HR@10": 0.99}}, "HR@10 was 0.9900 after training"),
         ({"complete": False}, "a time limit cut the training short"),
         ({"data": {}}, "Give it with --data"),
     ):
         (run / "metrics.json").write_text(json.dumps(metrics | change))
+        sign(run)  # checksums would tell it, too
         with pytest.raises(DataError, match=message):
             record(run, tmp_path / "results")
     (tmp_path / "results").mkdir()

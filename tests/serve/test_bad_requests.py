@@ -147,7 +147,7 @@ ADDRESSES = [
     (404, "GET", "/v1/nothing"),
     (404, "GET", "/../../etc/passwd"),
     (404, "GET", "/static/../../app.py"),
-    (404, "GET", "/docs"),
+    (404, "GET", "/docs/"),
     (405, "GET", "/v1/recommend"),
     (405, "PUT", "/v1/users/ann/events"),
     (405, "DELETE", "/v1/users/ann"),

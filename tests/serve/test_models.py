@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from numba.core.caching import CacheImpl
 from safetensors.torch import load_file, save_file
 from tests.serve.conftest import LOG, START, Start, train
+from tests.signed import sign
 
 from marsrec import Recommender
 from marsrec.errors import DataError
@@ -27,14 +28,7 @@ from marsrec.serve.settings import ServeSettings
 
 @pytest.fixture
 def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
-    return unchecked(folders, tmp_path / "model")
-
-
-def unchecked(folders: dict[str, Path], folder: Path) -> Path:
-    """A model without checksums, as one who means harm would write them to fit."""
-    shutil.copytree(folders["mars-t"], folder)
-    config(files={})(folder)
-    return folder
+    return Path(shutil.copytree(folders["mars-t"], tmp_path / "model"))
 
 
 def cut(name: str) -> Callable[[Path], object]:
@@ -102,8 +96,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.fixture(scope="module")
 def served(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
     """A server, and the folder of its model."""
-    folder = tmp_path_factory.mktemp("served") / "model"
-    unchecked(folders, folder)
+    folder = Path(shutil.copytree(folders["mars-t"], tmp_path_factory.mktemp("served") / "model"))
     with TestClient(create_app(ServeSettings(models=(folder,))), base_url="http://localhost") as client:
         yield client, folder
 
@@ -114,9 +107,10 @@ def test_a_damaged_folder_is_refused_and_the_old_model_stays(
 ) -> None:
     client, folder = served
     shutil.rmtree(folder, ignore_errors=True)
-    unchecked(folders, folder)
+    shutil.copytree(folders["mars-t"], folder)
     before, refused = client.get("/v1/users/u1/recommendations").json(), refusals(client)
     DAMAGES[damage](folder)
+    sign(folder)
     answer = client.post("/v1/model/reload")
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]["code"] == "refused"

@@ -61,7 +61,9 @@ def export(recommender: Recommender, folder: Path) -> None:
     with atomic_folder(folder, marker=CONTRACT) as target:
         (target / GRAPH).write_bytes(graph(network))
         (target / VECTORS).write_bytes(dumped(tensors))
-        (target / CONTRACT).write_text(json.dumps(_contract(recommender), indent=1, default=str) + "\n")
+        (target / CONTRACT).write_text(
+            json.dumps(_contract(recommender), indent=1, default=str) + "\n", encoding="utf-8"
+        )
 
 
 def graph(network: SequenceModel) -> bytes:
