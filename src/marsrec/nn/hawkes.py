@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import decayed_average_and_total
 from marsrec.nn.kernels.numeric import widened
+from marsrec.nn.order import check_order
 
 HIDDEN = 64
 """Width of the gate."""
@@ -126,7 +127,17 @@ class Hawkes(nn.Module):
         rates = math.log(2) / self.half_lives()
         return torch.cat([rates.new_zeros(1), rates])
 
-    def forward(self, states: Tensor, items: Tensor, times: Tensor, *, now: Tensor, first: int = 0) -> Reading:
+    def forward(
+        self,
+        states: Tensor,
+        items: Tensor,
+        times: Tensor,
+        *,
+        now: Tensor,
+        lengths: Tensor | None = None,
+        first: int = 0,
+        checked: bool = True,
+    ) -> Reading:
         """Read out at the positions from `first` on, each as if the history ended there.
 
         Parameters
@@ -134,12 +145,21 @@ class Hawkes(nn.Module):
         states, items : Tensor (B, L, d)
             What a causal encoder made of the events, and their embeddings; padding on the right.
         times : Tensor (B, L)
-            Times of the events as integers.
+            Times of the events as integers, never decreasing within a row.
         now : Tensor (B, Q)
-            Moment from which ages are measured at each position, Q = L - first.
+            Moment from which ages are measured at each position, Q = L - first; not before the event there.
+        lengths : Tensor (B,), optional
+            Number of events of each user, between 1 and L, which tells `checked` what is padding.
         first : int
             First position that is read out.
+        checked : bool
+            Raise if times go back within a row, if a moment of `now` is before the event that it sees, or if lengths do
+            not fit. False spares the look at values where a loop makes batches that are in order; then a time that goes
+            back counts as the latest before it.
         """
+        self._check_shapes(times, now, (len(times), times.shape[-1] - first))
+        if checked:
+            check_order(times, now, lengths, every=True, first=first)
         rates, items = widened(self.rates().expand(*now.shape, -1), items)
         times = times.cummax(dim=1).values  # as sums that decay need them
         now = torch.maximum(now, times[:, first:])
@@ -148,8 +168,14 @@ class Hawkes(nn.Module):
         )
         return self.fuse(averages, evidence, states[:, first:])
 
-    def weigh(self, times: Tensor, now: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights (B, 1 + K, L) of events in each average, and evidence (B, 1 + K), at the moments `now` (B,)."""
+    def weigh(self, times: Tensor, now: Tensor, lengths: Tensor, *, checked: bool = True) -> tuple[Tensor, Tensor]:
+        """Weights (B, 1 + K, L) of events in each average, and evidence (B, 1 + K), at the moments `now` (B,).
+
+        `checked` is that of `forward`.
+        """
+        self._check_shapes(times, now, (len(times),))
+        if checked:
+            check_order(times, now, lengths)
         inside = torch.arange(times.shape[1], device=times.device) < lengths[:, None]
         times = times.cummax(dim=1).values
         now = torch.maximum(now, times.gather(1, lengths[:, None] - 1)[:, 0])
@@ -168,6 +194,14 @@ class Hawkes(nn.Module):
         weighed = alive[..., None] * averages
         events = self.taste(weighed[..., 0, :]) + self.effects(weighed[..., 1:, :].sum(dim=-2)) + alive @ self.offsets
         return Reading(background + events, background, alive)
+
+    def _check_shapes(self, times: Tensor, now: Tensor, readouts: tuple[int, ...]) -> None:
+        if times.ndim != 2 or times.is_floating_point():
+            raise ValueError(f"times are integers (B, L); found {times.dtype} {tuple(times.shape)}")
+        if now.shape != readouts or now.is_floating_point():
+            raise ValueError(
+                f"now is integers {readouts}, a moment for each user vector; found {now.dtype} {tuple(now.shape)}"
+            )
 
     # Live: sums that decay.
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from marsrec.nn.kernels.decayed_average import TimeScale, decayed_average
 from marsrec.nn.mixture import GENTLE, STEEPEST
+from marsrec.nn.order import check_order
 from marsrec.nn.streaming import mixture_weights, streaming_average
 
 Form = Literal["dense", "streaming", "auto"]
@@ -191,6 +192,7 @@ class MARS(nn.Module):
         last_items: Tensor | None = None,
         every: bool = False,
         first: int = 0,
+        checked: bool = True,
     ) -> Reading:
         """Read out user vectors and all that led to them.
 
@@ -204,21 +206,26 @@ class MARS(nn.Module):
             Integers: from when ages are measured. None is the paper's clock, the time of the latest event; the moment
             of the request is the other choice.
         lengths : Tensor (B,), optional
-            Number of events of each user, at least 1; all L if not given.
+            Number of events of each user, between 1 and L; all L if not given. With `every` it tells `checked` what is
+            padding.
         last_items : Tensor (B, d), or (B, Q, d) with `every`
             Embedding of the latest item, for the gate. Zeros if not given.
         every : bool
             Read out at every position, as if the history ended there. Needs states from a causal encoder.
         first : int
             With `every`: begin at this position, so that Q = L - first.
+        checked : bool
+            Raise if times go back within a row, if a moment of `now` is before the event that it sees, or if lengths do
+            not fit. False spares the look at values where a loop makes batches that are in order; then an event after
+            `now` counts as happening now.
         """
         if states.ndim != 3 or states.shape[2] != self.dim or times.shape != states.shape[:2]:
             found = f"{tuple(states.shape)} and {tuple(times.shape)}"
             raise ValueError(f"MARS(dim={self.dim}) wants states (B, L, {self.dim}) and times (B, L); found {found}")
         if times.is_floating_point():
             raise ValueError(f"times are integers, in which moments are exact; found {times.dtype}")
-        if (states.shape[1] == 0 and not every) or (lengths is not None and (lengths < 1).any()):
-            raise ValueError("lengths are at least 1: a user without events has no latest one to read out at")
+        if states.shape[1] == 0 and not every:
+            raise ValueError("times have no position: a user without events has no latest one to read out at")
         B, L, d = states.shape
         readouts = (B, L - first) if every else (B,)
         if now is not None and (now.shape != readouts or now.is_floating_point()):
@@ -227,6 +234,8 @@ class MARS(nn.Module):
             )
         if last_items is not None and last_items.shape != (*readouts, d):
             raise ValueError(f"last_items is {(*readouts, d)}, one per user vector; found {tuple(last_items.shape)}")
+        if checked:
+            check_order(times, now, lengths, every=every, first=first)
         order = torch.arange(L, device=states.device)
         if not self.real_time:
             times = order.expand_as(times) * round(self.tau0)
@@ -308,9 +317,12 @@ class MARS(nn.Module):
         last_items: Tensor | None = None,
         every: bool = False,
         first: int = 0,
+        checked: bool = True,
     ) -> Tensor:
         """User vectors: (B, d), or (B, Q, d) with `every`. The arguments are those of `read`."""
-        reading = self.read(states, times, now=now, lengths=lengths, last_items=last_items, every=every, first=first)
+        reading = self.read(
+            states, times, now=now, lengths=lengths, last_items=last_items, every=every, first=first, checked=checked
+        )
         return reading.users if every else reading.users[:, 0]
 
 

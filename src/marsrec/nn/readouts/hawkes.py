@@ -85,7 +85,7 @@ class HawkesReadout(Readout):
         if at_targets:
             first = first_target(batch)
             now = (batch.target_times if self.sees_request_time else batch.times)[:, first:]
-            reading = self.operator(states, embedded, batch.times, now=now, first=first)
+            reading = self.operator(states, embedded, batch.times, now=now, first=first, checked=False)
             return ReadoutOutput(self.dropout(picked(reading.users, batch.targets[:, first:] > 0)))
         weights, evidence = self._weigh(batch)
         users = self.operator.fuse(weights @ embedded.to(weights), evidence, batch.at_last(states)).users
@@ -94,7 +94,8 @@ class HawkesReadout(Readout):
     def _weigh(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Weights of the events and evidence at each row's latest event, on this readout's clock."""
         clock = batch.target_times if self.sees_request_time else batch.times
-        return self.operator.weigh(batch.times, clock.gather(1, batch.last[:, None])[:, 0], batch.lengths)
+        now = clock.gather(1, batch.last[:, None])[:, 0]
+        return self.operator.weigh(batch.times, now, batch.lengths, checked=False)
 
     def contributions(
         self, states: Tensor, embedded: Tensor, batch: Batch, *, folded: bool = False

@@ -107,7 +107,7 @@ class Mars(Readout):
         if form is not None:
             operator = copy.copy(operator)
             operator.form = form
-        return operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items)
+        return operator.read(states, batch.times, now=now, lengths=batch.lengths, last_items=last_items, checked=False)
 
     @property
     def sees_times(self) -> bool:
@@ -156,7 +156,13 @@ class Mars(Readout):
             first = first_target(batch)
             now = batch.target_times if self.sees_request_time else batch.times
             reading = self.operator.read(
-                states, batch.times, now=now[:, first:], last_items=embedded[:, first:], every=True, first=first
+                states,
+                batch.times,
+                now=now[:, first:],
+                last_items=embedded[:, first:],
+                every=True,
+                first=first,
+                checked=False,  # RecBole's order of ties goes back in time
             )
             users, gate = (picked(part, trained[:, first:]) for part in (reading.users, reading.gate))
         losses = {}
