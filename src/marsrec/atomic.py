@@ -1,11 +1,14 @@
 """Writing files and folders so that a reader sees the old one or the new one, never half of one."""
 
+import errno
 import os
+import re
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +29,9 @@ else:
 LOCK = "lock"
 """File in a folder that the process that uses it holds locked."""
 
+PATIENCE = 5.0
+"""Seconds that a process waits for its turn to exchange folders."""
+
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
@@ -45,23 +51,22 @@ def atomic_file(path: Path) -> Iterator[Path]:
     >>> path.read_text()
     'done'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
+    path = path.absolute()
+    with _beside(path) as folder:
+        temporary = folder / path.name
         yield temporary
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
+        _flush(temporary)
         temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        _flush(path.parent)
 
 
 @contextmanager
 def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
     """Give a temporary folder to fill; it takes the place of `path` when the block ends well.
 
-    A new folder appears in one step. An old one is moved aside first and deleted last; if anything fails in between, it
-    is moved back.
+    A new folder appears in one step. An old one is moved aside first and deleted last. If anything fails in between, it
+    is moved back; if the process is killed there, `recover` does so. Not for a folder within another temporary one,
+    which is locked, and appears as a whole anyway.
 
     Parameters
     ----------
@@ -71,29 +76,145 @@ def atomic_folder(path: Path, marker: str) -> Iterator[Path]:
         A file that tells a folder of this kind: one that has other things in it but not this is not replaced.
     """
     path = path.absolute()
+    recover(path)
     refuse_foreign(path, marker)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mark = uuid.uuid4().hex[:8]
-    temporary = path.with_name(f".{path.name}.{mark}")
-    replaced = path.with_name(f".{path.name}.{mark}.old")
-    temporary.mkdir()
-    try:
+    with _beside(path) as temporary:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with file.open("rb+") as written:
-                    os.fsync(written.fileno())
-        if path.exists():
-            path.rename(replaced)
-        try:
-            temporary.rename(path)
-        except BaseException:
+        for place in (*temporary.rglob("*"), temporary):
+            _flush(place)
+        with _turn(path.parent):
+            replaced = temporary.with_name(f"{temporary.name}.old")
+            if path.exists():
+                path.rename(replaced)
+            try:
+                temporary.rename(path)
+            except BaseException:
+                if replaced.exists() and not path.exists():
+                    replaced.rename(path)
+                raise
+            _flush(path.parent)
             if replaced.exists():
-                replaced.rename(path)
-            raise
-        shutil.rmtree(replaced, ignore_errors=True)
+                replaced.rename(temporary)  # which is deleted, and never put back when half of it is gone
+
+
+def recover(path: Path) -> None:
+    """Put a folder back that `atomic_folder` had moved aside when its process was killed; else do nothing.
+
+    Whoever finds no folder where one may have been calls this before giving up.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / ".model.0a1b2c3d.old").mkdir()
+    >>> recover(folder / "model")
+    >>> [file.name for file in folder.iterdir()]
+    ['model']
+    """
+    path = path.absolute()
+    if path.exists() or not any(_left(path, ".old")):
+        return
+    with _turn(path.parent), suppress(FileNotFoundError):  # another may be faster
+        if not path.exists():  # whoever had the turn before may have put the new one there
+            max(_left(path, ".old"), key=lambda place: place.stat().st_mtime).rename(path)
+            _flush(path.parent)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` that is held locked; those that killed processes left of it are deleted."""
+    _make(path.parent)
+    _sweep(path)
+    while True:
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        temporary.mkdir()
+        with _held(temporary):
+            if not temporary.exists():  # somebody swept it away before it was locked
+                continue
+            try:
+                yield temporary
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+            return
+
+
+def _left(path: Path, end: str = "") -> Iterator[Path]:
+    """Temporary folders of `path`, or with `end` ".old" those that were moved aside."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(end)}")
+    with suppress(OSError):
+        yield from [place for place in path.parent.iterdir() if name.fullmatch(place.name) and place.is_dir()]
+
+
+def _sweep(path: Path) -> None:
+    """Delete what killed processes left of writing `path`. A temporary folder that is locked is in use."""
+    for place in _left(path):
+        with suppress(OSError), _held(place, wait=False) as ours:
+            if ours:
+                shutil.rmtree(place, ignore_errors=True)
+    if any(_left(path, ".old")):
+        with _turn(path.parent):
+            for place in _left(path, ".old"):
+                if path.exists():
+                    shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a folder locked until the block or the process ends; tells whether that came about."""
+    if sys.platform == "win32":  # folders cannot be locked there: nothing is taken for left behind
+        yield False
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            held = True
+        except OSError:  # in use, or a file system without locks
+            held = False
+        yield held
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(place)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Exchange folders within `folder` one process at a time.
+
+    Each turn takes milliseconds. Whoever waits for longer does without: then it is something else that holds the lock.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        with _held(folder, wait=False) as ours:
+            if ours or sys.platform == "win32" or time.monotonic() > until:
+                yield
+                return
+        time.sleep(0.01)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut leaves them there."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _flush(folder.parent)
+
+
+def _flush(place: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    folder = place.is_dir()
+    if folder and sys.platform == "win32":  # which keeps them by itself
+        return
+    opened = os.open(place, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if not folder or error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # a file system that cannot do so for folders
+            raise
+    finally:
+        os.close(opened)
 
 
 @contextmanager

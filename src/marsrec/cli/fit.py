@@ -166,10 +166,11 @@ def note_yardsticks(recommender: "Recommender") -> None:
 
 def _checkpoint(folder: Path, resume: bool, overwrite: bool) -> Path:
     """Where training keeps its state until it is done: beside the model's folder, which then appears in one step."""
-    from marsrec.atomic import refuse_foreign
+    from marsrec.atomic import recover, refuse_foreign
     from marsrec.recommender.persistence import CONFIG
     from marsrec.training.settings import CHECKPOINT
 
+    recover(folder)
     refuse_foreign(folder, CONFIG)
     state = folder.with_name(f"{folder.name}.training")
     checkpoint = state / CHECKPOINT

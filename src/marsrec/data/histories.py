@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marsrec.atomic import atomic_folder
+from marsrec.atomic import atomic_folder, recover
 from marsrec.data.log import Log
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError
@@ -216,23 +216,29 @@ class Histories:
     def save(self, folder: Path) -> None:
         """Write a prepared folder that `load` maps into memory."""
         with atomic_folder(folder, marker="histories.json") as target:
-            np.save(target / "items.npy", self.items)
-            np.save(target / "times.npy", self.times)
-            np.save(target / "offsets.npy", self.offsets)
-            self.user_ids.frame("user").write_parquet(target / "user_ids.parquet")
-            self.item_ids.frame("item").write_parquet(target / "item_ids.parquet")
-            meta = {"format": FORMAT, **self.statistics()}
-            (target / "histories.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+            self.fill(target)
+
+    def fill(self, folder: Path) -> None:
+        """Write the files of a prepared folder into one that is there and that nobody reads yet."""
+        np.save(folder / "items.npy", self.items)
+        np.save(folder / "times.npy", self.times)
+        np.save(folder / "offsets.npy", self.offsets)
+        self.user_ids.frame("user").write_parquet(folder / "user_ids.parquet")
+        self.item_ids.frame("item").write_parquet(folder / "item_ids.parquet")
+        meta = {"format": FORMAT, **self.statistics()}
+        (folder / "histories.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
     @staticmethod
     def is_prepared(folder: Path) -> bool:
         """Whether `folder` was written by `save`."""
+        recover(folder)
         return (folder / "histories.json").is_file()
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Map a prepared folder into memory."""
         folder = Path(folder).expanduser()
+        recover(folder)
         try:
             meta = json.loads((folder / "histories.json").read_text(encoding="utf-8"))
             if meta["format"] != FORMAT:

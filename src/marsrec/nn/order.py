@@ -32,7 +32,8 @@ def check_order(
         ...
     ValueError: times of row 1 go back from 5 to 0 at position 2. Sort events by time; tell padding by lengths.
     """
-    if times.is_meta or torch.jit.is_tracing() or torch.compiler.is_compiling():
+    traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if traced or times.is_meta or torch.compiler.is_compiling():
         return
     rows, longest = times.shape
     if lengths is not None:

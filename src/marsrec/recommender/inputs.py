@@ -26,6 +26,8 @@ _NAMELESS = pl.Series([NAMELESS])
 def known_histories(users: Any, histories: Histories) -> Histories:
     """Histories of known users: one raw id, a list or a column of them."""
     wanted = column(users)
+    if wanted.dtype.is_nested():
+        raise DataError("users are ids, one or a column of them; found lists. Pass events as histories=... instead.")
     codes = histories.user_ids.encode(wanted)
     if (codes == 0).any():
         unknown = wanted.filter(pl.Series(codes == 0)).head(5).to_list()

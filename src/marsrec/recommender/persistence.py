@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as dumped
 from torch import Tensor
 
-from marsrec.atomic import atomic_folder
+from marsrec.atomic import atomic_folder, recover
 from marsrec.compute.memory import exhausted
 from marsrec.data.histories import Histories, Vocabulary
 from marsrec.data.log import LogSettings
@@ -83,7 +83,8 @@ def save(recommender: Recommender, folder: Path, *, histories: bool) -> None:
         items = recommender.item_ids.frame("item").with_columns(count=recommender.item_counts[1:])
         items.write_parquet(target / ITEMS)
         if histories and recommender.histories is not None:
-            recommender.histories.save(target / HISTORIES)
+            (target / HISTORIES).mkdir()
+            recommender.histories.fill(target / HISTORIES)
         files = sorted(file for file in target.rglob("*") if file.is_file())
         config["files"] = {file.relative_to(target).as_posix(): _digest(file) for file in files}
         written = histories and recommender.histories is not None
@@ -142,9 +143,11 @@ def load(kind: type[R], folder: Path, device: str, *, within: Path | None = None
     Links may not lead out of the folder, or out of `within`: whoever brings a folder does not choose what else is read.
 
     A folder that is replaced meanwhile is read again: its files are opened one after the other, and those of two
-    models must not be mixed.
+    models must not be mixed. One that a killed process had moved aside is put back.
     """
     for _ in range(TRIES):
+        if not folder.exists():
+            recover(folder)
         before = _identity(folder)
         try:
             recommender = _read(kind, folder, device, within or folder)

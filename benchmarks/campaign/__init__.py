@@ -1,0 +1,1 @@
+"""Attacks that go on at random: `python -m benchmarks.campaign --minutes N`."""
