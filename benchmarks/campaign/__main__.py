@@ -48,9 +48,9 @@ def attempt(kind: Kind, seed: int, number: int) -> tuple[str, str]:
 
 
 def campaign(
-    seed: int, seconds: float, chosen: tuple[type[Kind], ...] = KINDS, case: int | None = None
+    seed: int, seconds: float, chosen: tuple[type[Kind], ...] = KINDS, case: int | None = None, least: int = 1
 ) -> dict[str, dict[str, int]]:
-    """Try cases of all kinds for so long, or one case of each; by kind, how many ended how."""
+    """Try cases of all kinds for so long and at least so many of each, or one case of each; how many ended how."""
     counts: dict[str, dict[str, int]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as top, contextlib.ExitStack() as started:
         kinds: list[Kind] = []
@@ -73,8 +73,9 @@ def campaign(
             counts[kind.name][end] += 1
             if told:
                 print(f"{end}: --only {kind.name!r} --case {number} --seed {seed}\n{told}", flush=True)
-            every_kind_tried = all(sum(ends.values()) for ends in counts.values())
-            if every_kind_tried and (case is not None or time.monotonic() > until):
+            if all(sum(ends.values()) >= least for ends in counts.values()) and (
+                case is not None or time.monotonic() > until
+            ):
                 return counts
 
 

@@ -114,7 +114,7 @@ def recover(path: Path) -> None:
     path = path.absolute()
     if path.exists() or not any(_left(path, ".old")):
         return
-    with _turn(path.parent), suppress(FileNotFoundError):  # another may be faster
+    with _turn(path.parent), suppress(OSError):  # another may be faster, or the disk be there to be read only
         if not path.exists():  # whoever had the turn before may have put the new one there
             max(_left(path, ".old"), key=lambda place: place.stat().st_mtime).rename(path)
             _flush(path.parent)
