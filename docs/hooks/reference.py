@@ -1,5 +1,6 @@
 """The pages of the reference, made from the code when the site is built: Python, command line, HTTP, settings."""
 
+import json
 from collections.abc import Iterator
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -174,7 +175,7 @@ def _bodies(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _field(name: str, schema: dict[str, Any], description: str, remark: str) -> str:
-    default = f"default `{schema['default']}`" if schema.get("default") is not None else ""
+    default = f"default `{json.dumps(schema['default'])}`" if schema.get("default") is not None else ""
     remarks = ", ".join(part for part in (_kind(schema), remark, default) if part)
     return f"`{name}` ({remarks})" + (f"\n:   {' '.join(description.split())}" if description else "")
 

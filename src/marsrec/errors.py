@@ -34,14 +34,15 @@ def needs(extra: str, purpose: str) -> Iterator[None]:
     >>> with needs("plot", "drawing figures"):
     ...     import no_such_module
     Traceback (most recent call last):
-    marsrec.errors.SettingsError: drawing figures needs no_such_module: pip install 'marsrec[plot]'.
+    marsrec.errors.SettingsError: drawing figures needs no_such_module: pip install 'marsrec[plot]' (in a checkout: '.[plot]').
     """
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "marsrec":
             raise
-        raise SettingsError(f"{purpose} needs {error.name}: pip install 'marsrec[{extra}]'.") from None
+        remedy = f"pip install 'marsrec[{extra}]' (in a checkout: '.[{extra}]')."
+        raise SettingsError(f"{purpose} needs {error.name}: {remedy}") from None
 
 
 def warn(message: str) -> None:

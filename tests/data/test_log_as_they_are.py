@@ -57,6 +57,22 @@ def test_other_encodings(tmp_path: Path, encoding: str) -> None:
         read_log(path, LogSettings(encoding="klingon"))
 
 
+@pytest.mark.parametrize(
+    ("texts", "proposed"),
+    [
+        (["23.07.2014 10:00", "24.07.2014 9:30"], '--time-format "%d.%m.%Y %H:%M")'),
+        (["01/02/2014", "02/02/2014"], '--time-format "%d/%m/%Y" or "%m/%d/%Y")'),  # nothing tells day from month
+        (["01/02/2014", "02/13/2014", "soon"], '--time-format "%m/%d/%Y")'),
+        (["soon", "later"], "2014-07-23T10:00:00Z) in 2 rows: 1 ('soon'), 2 ('later')\n"),
+        (["2014-07-23", "2014-07-24", "23.07.2014"], "in 1 row: 3 ('23.07.2014')\n"),  # most are read already
+    ],
+)
+def test_the_form_of_times_is_proposed(tmp_path: Path, texts: list[str], proposed: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_log(written(tmp_path, "user,item,time\n" + "".join(f"ann,tea,{text}\n" for text in texts)))
+    assert proposed in str(caught.value)
+
+
 def test_a_form_of_times(tmp_path: Path) -> None:
     path = written(tmp_path, "user,item,time\nann,tea,23.07.2014 10:00\nbob,jam,24/07/2014\n")
     german = LogSettings(time_format="%d.%m.%Y %H:%M")
@@ -112,7 +128,7 @@ def test_rows_with_too_many_fields_are_dropped_where_bad_rows_are(tmp_path: Path
 
 
 def test_all_roles_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no user column, time column among .*--user of .*--time of"):
+    with pytest.raises(DataError, match=r"no user column, no time column among .*--user COLUMN --time COLUMN of"):
         read_log(written(tmp_path, "a,item,c\n1,2,3\n"))
 
 

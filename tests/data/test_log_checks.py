@@ -77,7 +77,8 @@ def test_float_ids_must_be_whole() -> None:
         (
             "log.csv",
             b"a;b;c\n1;2;3\n",
-            "found no user column, item column, time column among the columns 'a', 'b', 'c'",
+            "found no user column, no item column, no time column among the columns 'a', 'b', 'c'. "
+            "Name what you mean: --user COLUMN --item COLUMN --time COLUMN of `marsrec fit` and `prepare`",
         ),
         ("log.jsonl", b'{"user": 1, "item": 1, "time": 1}\n{"user": 1, "it', 'line 2 is not a json object: b\'{"user"'),
         ("log.jsonl", b'[{"user": 1, "item": 1, "time": 1}]\n', "line 1 is not a json object"),

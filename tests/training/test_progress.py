@@ -1,6 +1,7 @@
 """What a training says of itself where there is no terminal: how it went, and how long it will take."""
 
 import logging
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +28,7 @@ def test_time_left_goes_by_the_usual_epoch(
         {"epoch": epoch, "valid/NDCG@10": 0.25, "train/loss": 6.5, "seconds": each}
         for epoch, each in enumerate(seconds, 1)
     ]
-    keeper = SimpleNamespace(curve=curve, best_value=0.25, best_epoch=len(curve) - waited)
+    keeper = SimpleNamespace(curve=curve, best_value=0.25, best_epoch=len(curve) - waited, max_minutes=None)
     stopper = EarlyStopping("valid/NDCG@10", patience=20)
     stopper.wait_count = waited
     with caplog.at_level(logging.INFO, "marsrec"):
@@ -36,3 +37,15 @@ def test_time_left_goes_by_the_usual_epoch(
         f"epoch {len(curve):3d}/200  loss 6.500  valid NDCG@10 0.2500  best 0.2500 (epoch {len(curve) - waited})"
         f"  patience {waited}/20  {expected}"
     ]
+
+
+def test_time_left_ends_at_the_time_limit(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    curve = [{"epoch": 1, "valid/NDCG@10": 0.25, "train/loss": 6.5, "seconds": 10.0}]
+    keeper = SimpleNamespace(curve=curve, best_value=0.25, best_epoch=1, max_minutes=5, began=900.0)
+    stopper = EarlyStopping("valid/NDCG@10", patience=3)
+    for patience, expected in [(3, "0:30 to 3:20 left"), (30, "3:20 left")]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "marsrec"):
+            Progress(200, patience, keeper, stopper).epoch_done(SimpleNamespace(should_stop=False))
+        assert caplog.messages[0].endswith(f"s/epoch  {expected}")

@@ -99,7 +99,7 @@ def fit(
     named = name.removesuffix(", repeats") if model == "mars" else name  # which mars has on every log of one's own
     folder = out or Path("runs") / f"{source.name}-{named}".replace(",", "").replace(" + ", "-").replace(" ", "-")
     checkpoint = _checkpoint(folder, resume, overwrite)
-    console.note("A run that was stopped goes on with --resume.")
+    console.note("If this run is stopped, the same command with --resume goes on with it.")
     state = checkpoint.parent
     try:
         # Lightning starts the other processes of one training by the same command.

@@ -91,7 +91,7 @@ def tune(
         training=training,
     )
     folder = out or Path("runs") / f"tune-{called(Path(data))}-{model}"
-    console.note(f"A search that is stopped goes on with the same command. It is kept in {folder}.")
+    console.note(f"The search is kept in {folder}. If it is stopped, the same command goes on with it.")
     try:
         found = tune(
             data,

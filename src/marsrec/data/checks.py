@@ -77,23 +77,25 @@ def find_columns(names: Sequence[str], named: Mapping[Role, str | None], source:
             continue
         if len(candidates) > 1:
             raise DataError(
-                f"{source}: the columns {quoted(candidates)} could all hold the {role}. " + _REMEDY.format(role=role)
+                f"{source}: the columns {quoted(candidates)} could all hold the {role}. {_name_them([role])}"
             )
         found[role] = candidates[0]
     if missing:
-        what = ", ".join(missing.values())
-        remedies = " ".join(_REMEDY.format(role=role) for role in missing)
-        raise DataError(f"{source}: found no {what} among the columns {quoted(names)}. {remedies}")
+        what = ", no ".join(missing.values())
+        raise DataError(f"{source}: found no {what} among the columns {quoted(names)}. {_name_them(list(missing))}")
     if len(set(found.values())) < len(found):
         taken = ", ".join(f"{role} = '{name}'" for role, name in found.items())
         raise SettingsError(f"{source}: one column cannot play two roles ({taken}). Name a column of its own for each.")
     return found
 
 
-_REMEDY = (
-    "Say which column holds the {role}: {role}=... of LogSettings, --{role} of `marsrec fit` and `prepare`; elsewhere "
-    "give it a usual name, such as '{role}'."
-)
+def _name_them(roles: Sequence[Role]) -> str:
+    options, settings = (" ".join(f"--{role} COLUMN" for role in roles), ", ".join(f"{role}=..." for role in roles))
+    usual = " and ".join(f"'{role}'" for role in roles)
+    return (
+        f"Name what you mean: {options} of `marsrec fit` and `prepare`, in Python LogSettings({settings}); elsewhere "
+        f"rename it to a usual name, such as {usual}."
+    )
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -209,6 +211,7 @@ def without_bad_rows(
         return frame.filter(~bad), f"dropped {counted(number, 'bad row')}: {'; '.join(found)}"
     lines = [f"  {line}{fault.remedy and f' ({fault.remedy})'}" for line, fault in zip(found, faults, strict=True)]
     remedy = "Correct them, or drop them by drop_bad_rows (--drop-bad-rows)."
+    other = ", or how they are read" * any(fault.remedy for fault in faults)
     raise DataError(
         f"{source}: {number:,} of {counted(frame.height, 'row')} cannot be used "
         "(rows of data are counted from 1; a header is not counted):\n"

@@ -18,6 +18,13 @@ MODERN = 315_532_800  # 1980-01-01: a number that is this late in another unit w
 DAY = 86_400
 COUNTERS = 1000  # numbers below count events rather than time
 MANY = 1000  # events, of which a log seldom has as many within a day
+SAMPLE = 1000  # texts that tell in which form all are written
+FORMS = tuple(
+    date + clock
+    for date in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
+    for clock in (" %H:%M", " %H:%M:%S", "", " %I:%M %p", " %I:%M:%S %p")
+)
+"""How shops write times beside ISO text: never guessed, since 01/02 may be either, but proposed."""
 FLOAT_DIGITS = 16  # what a float64 between 1980 and 2100 holds: microseconds beside seconds
 
 NUMBER = r"^\+?(\d+)(?:[.,](\d*))?$"
@@ -115,14 +122,28 @@ def _find_faults(column: pl.Series, whole: pl.Series, unit: TimeUnit, numeric: b
     not_a_time = "is not a time (a number, or ISO text such as 2014-07-23T10:00:00Z)"
     too_late = "is later than the year 2100" + f", read in {unit_name}," * numeric
     one_unit = f"if all rows are in one unit, name it by the setting unit, as in --unit {unit}"
+    unread = whole.is_null() & column.is_not_null()
     faults = [
         Fault(name, "is missing", column.is_null()),
-        Fault(name, not_a_time, whole.is_null() & column.is_not_null()),
+        Fault(name, not_a_time, unread, _propose_form(column, unread)),
         Fault(name, "is negative or before 1970", (whole < 0).fill_null(False)),
         Fault(name, f"mixes units: most rows are in {unit_name}, and another unit is likely", other, one_unit),
         Fault(name, too_late, late & ~other, "the setting unit (--unit) says in which unit all rows are" * numeric),
     ]
     return [fault for fault in faults if fault.mask.any()]
+
+
+def _propose_form(column: pl.Series, unread: pl.Series) -> str:
+    """The setting that reads most of a column that was not read; nothing where none does."""
+    if not isinstance(column.dtype, pl.String) or 2 * unread.sum() <= column.count():
+        return ""
+    texts = column.filter(unread).head(SAMPLE)
+    read = {form: len(texts) - texts.str.strptime(pl.Datetime("us"), form, strict=False).null_count() for form in FORMS}
+    most = max(read.values())
+    if 2 * most <= len(texts):
+        return ""
+    fit = " or ".join(f'"{form}"' for form, number in read.items() if number == most)
+    return f"the setting time_format says how times are written, as in --time-format {fit}"
 
 
 def doubtful(values: pl.Series, times: Times, *, guessed: bool) -> str | None:

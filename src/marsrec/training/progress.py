@@ -193,6 +193,9 @@ class Progress(Callback):
             return ""
         done = (int(curve[-1]["epoch"]) if curve else 0) + share
         soonest, latest = (self.patience - self.stopper.wait_count - share) * usual, (self.epochs - done) * usual
+        if self.keeper.max_minutes is not None:
+            limit = max(0.0, 60 * self.keeper.max_minutes - (time.monotonic() - self.keeper.began))
+            soonest, latest = min(soonest, limit), min(latest, limit)
         return f"{_clock(latest)} left" if soonest >= latest else f"{_clock(soonest)} to {_clock(latest)} left"
 
     def _note(self, loss: float | None) -> str:
