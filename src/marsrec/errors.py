@@ -31,10 +31,10 @@ def needs(extra: str, purpose: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> with needs("plot", "drawing figures"):
+    >>> with needs("plot", "a figure"):
     ...     import no_such_module
     Traceback (most recent call last):
-    marsrec.errors.SettingsError: drawing figures needs no_such_module: pip install 'marsrec[plot]' (in a checkout: '.[plot]').
+    marsrec.errors.SettingsError: a figure needs no_such_module: pip install 'marsrec[plot]' (in a checkout: '.[plot]').
     """
     try:
         yield

@@ -71,6 +71,7 @@ def test_the_form_of_times_is_proposed(tmp_path: Path, texts: list[str], propose
     with pytest.raises(DataError) as caught:
         read_log(written(tmp_path, "user,item,time\n" + "".join(f"ann,tea,{text}\n" for text in texts)))
     assert proposed in str(caught.value)
+    assert str(caught.value).endswith("correct them, or how they are read.") == proposed.startswith("--")
 
 
 def test_a_form_of_times(tmp_path: Path) -> None:

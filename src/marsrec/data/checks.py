@@ -210,13 +210,14 @@ def without_bad_rows(
     if drop and number < frame.height:
         return frame.filter(~bad), f"dropped {counted(number, 'bad row')}: {'; '.join(found)}"
     lines = [f"  {line}{fault.remedy and f' ({fault.remedy})'}" for line, fault in zip(found, faults, strict=True)]
-    remedy = "Correct them, or drop them by drop_bad_rows (--drop-bad-rows)."
-    other = ", or how they are read" * any(fault.remedy for fault in faults)
+    if number < frame.height:
+        remedy = "Correct them, or drop them by drop_bad_rows (--drop-bad-rows)."
+    else:
+        reading = ", or how they are read" * any(fault.remedy for fault in faults)
+        remedy = f"No row is left to go on with: correct them{reading}."
     raise DataError(
         f"{source}: {number:,} of {counted(frame.height, 'row')} cannot be used "
-        "(rows of data are counted from 1; a header is not counted):\n"
-        + "\n".join(lines)
-        + f"\n{remedy if number < frame.height else 'No row is left to go on with: correct them.'}"
+        "(rows of data are counted from 1; a header is not counted):\n" + "\n".join(lines) + f"\n{remedy}"
     )
 
 
