@@ -1,8 +1,6 @@
 """What a case of the campaign is, and how it may end."""
 
 import multiprocessing
-import os
-import signal
 import sys
 import tempfile
 from abc import ABC, abstractmethod
@@ -102,7 +100,7 @@ def killed_after(seconds: float, target: Callable[..., None], *given: object) ->
     child.join(seconds)
     running = child.is_alive()
     if running:
-        os.kill(child.pid, signal.SIGKILL)
+        child.kill()
     child.join()
     return bool(running)
 

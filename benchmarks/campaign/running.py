@@ -1,9 +1,6 @@
 """A server in a process of its own, that can be killed and started again."""
 
-import contextlib
 import json
-import os
-import signal
 import socket
 import time
 import urllib.error
@@ -47,12 +44,12 @@ class Server:
         with urllib.request.urlopen(message, timeout=PATIENCE) as answer:
             return json.loads(answer.read())
 
-    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, how)
+    def kill(self) -> None:
+        self.process.kill()
         self.process.join(30)
 
     def close(self) -> None:
-        self.kill(signal.SIGTERM)
+        self.process.terminate()
+        self.process.join(30)
         if self.process.exitcode is None:
             self.kill()
