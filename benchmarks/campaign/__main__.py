@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -105,4 +106,5 @@ def main() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     multiprocessing.freeze_support()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and end what was started
     main()
