@@ -19,12 +19,12 @@ from starlette.staticfiles import StaticFiles
 
 from marsrec import __version__
 from marsrec.errors import MarsrecError
-from marsrec.serve.connections import HttpProtocol, address, descriptors, listen
+from marsrec.serve.connections import HttpProtocol, Scarcity, address, descriptors, listen
 from marsrec.serve.direct import DirectRoutes
 from marsrec.serve.endpoints import ROUTERS
 from marsrec.serve.guard import Guard
 from marsrec.serve.models import settle
-from marsrec.serve.refusals import install
+from marsrec.serve.refusals import install, places_of
 from marsrec.serve.service import Others, Service
 from marsrec.serve.settings import ServeSettings
 
@@ -53,6 +53,7 @@ def create_app(settings: ServeSettings, others: Others | None = None) -> FastAPI
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(Scarcity())
         service.start()
         if others is not None:
             others.attend(service)
@@ -99,7 +100,7 @@ def _reload_on_hangup(service: Service) -> Iterator[None]:
             await service.reload(None)
         except Exception as error:
             if not isinstance(error, MarsrecError):
-                log.error("a reload failed", exc_info=error)
+                log.error("a reload failed\n%s", places_of(error))
 
     def hung_up() -> None:
         task = loop.create_task(reload())
@@ -138,7 +139,7 @@ def run(settings: ServeSettings, listener: socket.socket, others: Others | None 
     HttpProtocol.most = descriptors()
     config = uvicorn.Config(
         create_app(settings, others),
-        log_level="warning",
+        log_level="error",  # what strangers send wrongly is not told line by line
         access_log=False,
         proxy_headers=False,
         server_header=False,

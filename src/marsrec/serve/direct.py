@@ -1,8 +1,8 @@
 """The addresses that are asked most, answered without the machinery of the framework.
 
-A request that is as it must be is answered here, by the function of the framework's own route. Any other goes on to
-that route, which documents the address and words all refusals. So both give the same answers, and nothing is described
-twice.
+A request that is as it must be is answered here, by the function of the framework's own route. One with another
+address than it must have goes on to that route, which documents the address and words the refusal. So both give the
+same answers, and nothing is described twice. Bodies are read here alone.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,17 +11,20 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from marsrec.serve.bodies import located, read
 from marsrec.serve.endpoints import recommend, users
 from marsrec.serve.endpoints.dependencies import PathId
 from marsrec.serve.schemas import ModelQuery, RequestSchema
 from marsrec.serve.service import Service
 
 READ_AT_ONCE = 64 * 1024
-"""Bytes of a body that is read here. A larger one is work, and goes the long way."""
+"""Bytes of a body that is read in the loop. A larger one is work, and is left to a thread."""
 _USER = "{user:path}"
 _ID: TypeAdapter[str] = TypeAdapter(PathId)
 
@@ -62,21 +65,26 @@ class Direct:
             return path == self.path
         return path.startswith(self.before) and path.endswith(self.after)
 
-    def arguments(self, scope: Scope, body: bytes) -> dict[str, Any] | None:
-        """What the function is called with; None where the request is not as it must be."""
+    async def arguments(self, scope: Scope, body: bytes) -> dict[str, Any] | None:
+        """What the function is called with; None where the framework knows better what is wrong."""
         found: dict[str, Any] = {}
+        if self.body is not None:
+            if not body or not _is_json(scope):
+                return None
+            short = len(body) <= READ_AT_ONCE
+            found["body"] = read(self.body, body) if short else await run_in_threadpool(read, self.body, body)
         try:
             if self.has_user:
                 path = scope["path"]
                 found["user"] = _ID.validate_python(path[len(self.before) : len(path) - len(self.after)], strict=True)
             if self.query is not None:
                 found["query"] = _query(self.query, scope["query_string"])
-            if self.body is not None:
-                if len(body) > READ_AT_ONCE or not _is_json(scope):
-                    return None
-                found["body"] = self.body.model_validate_json(body)
-        except (ValidationError, ValueError):
-            return None
+        except ValueError as error:  # also those of pydantic
+            if self.body is None or short:
+                return None
+            # The framework would read all of the body again.
+            faults = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+            raise RequestValidationError(located("address", faults)) from None
         return found
 
 
@@ -122,7 +130,7 @@ class DirectRoutes:
             return first
 
         assert message is not None
-        arguments = route.arguments(scope, message.get("body", b""))
+        arguments = await route.arguments(scope, message.get("body", b""))
         if arguments is None:
             await self.app(scope, again, send)
             return
@@ -141,4 +149,5 @@ def _query(schema: type[BaseModel], text: bytes) -> BaseModel:
 
 def _is_json(scope: Scope) -> bool:
     kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-    return kind.partition(b";")[0].strip().lower() == b"application/json"
+    kind = kind.partition(b";")[0].strip().lower()
+    return kind.startswith(b"application/") and (kind[12:] == b"json" or kind.endswith(b"+json"))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote_plus, unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +17,13 @@ from marsrec.serve.settings import ServeSettings, is_loopback
 
 BODY_SECONDS = 30.0
 """How long a body may take to come in."""
+STALLED_SECONDS = 5.0
+"""How long a body may take to go on."""
+ARRIVING_BYTES = 64 * 2**20
+"""Bytes of all bodies that are coming in. Beyond them the largest is refused."""
+ADDRESS_BYTES = 8192
+QUERY_KEYS = 16
+"""Keys of a query; no address takes as many."""
 HEADERS = [
     (
         b"content-security-policy",
@@ -30,7 +38,13 @@ _HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 """A name, or an address of either kind, with or without a port."""
 
 Headers = dict[bytes, bytes]
-_FULL = RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.").response()
+
+
+def _full() -> RefusalError:
+    return RefusalError(503, "overload", "Too many requests are under way.", "Try again in a second.")
+
+
+_FULL = _full().response()
 
 
 class Guard:
@@ -41,6 +55,8 @@ class Guard:
     ) -> None:
         self.app, self.settings, self.metrics, self.full = app, settings, metrics, full
         self.under_way = 0
+        """Requests that have come in as a whole, and are being answered."""
+        self._arriving: dict[asyncio.Timeout, bytearray] = {}
         metrics.under_way.set_function(lambda: self.under_way)
         token = settings.token
         self._expected = None if token is None else f"Bearer {token.get_secret_value()}".encode()
@@ -57,21 +73,25 @@ class Guard:
             self.metrics.answered(_method(scope), "other", answer.status, time.perf_counter() - began)
             return
         headers: Headers = dict(reversed(scope["headers"]))  # of several by one name the first counts
-        # What is open to anybody takes no body and no place, and so cannot keep others out.
-        self.under_way += guarded
+        # What is open to anybody takes no body and no place, and so cannot keep others out; nor does what is still
+        # coming in, however slowly.
+        counted = False
         try:
+            (self._check if guarded else _no_body)(headers)
+            _check_address(scope)
             if guarded:
-                self._check(headers)
                 receive = _replay(await self._body(headers, receive), receive)
-            else:
-                _no_body(headers)
+                if self.under_way >= self.settings.requests:
+                    raise _full()
+                counted = True
+                self.under_way += 1
             await self.app(scope, receive, answer)
         except Exception as error:
             if answer.status:  # too late for another answer
                 raise
             await refusal_of(error).response()(scope, receive, answer)
         finally:
-            self.under_way -= guarded
+            self.under_way -= counted
             route = getattr(scope.get("route"), "path", "other")
             # Nobody waited for what has no status.
             self.metrics.answered(_method(scope), route, answer.status or 499, time.perf_counter() - began)
@@ -96,20 +116,37 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > limit:
             raise _too_large(limit)
-        body, more = bytearray(), True
+        body, loop = bytearray(), asyncio.get_running_loop()
+        until = loop.time() + BODY_SECONDS
+        deadline = asyncio.timeout(min(STALLED_SECONDS, BODY_SECONDS))
+        self._arriving[deadline] = body
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                while more:
+            async with deadline:
+                while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        break
+                        raise RefusalError(400, "cut_off", "The body ended early.", "Send all of it.")
                     body += message.get("body", b"")
-                    more = message.get("more_body", False)
                     if len(body) > limit:
                         raise _too_large(limit)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+                    deadline.reschedule(min(until, loop.time() + STALLED_SECONDS))
+                    self._make_room()
         except TimeoutError:
+            if deadline not in self._arriving:
+                raise _full() from None
             raise RefusalError(408, "too_slow", "The body did not come in time.", "Send it again.") from None
-        return bytes(body)
+        finally:
+            self._arriving.pop(deadline, None)
+
+    def _make_room(self) -> None:
+        """Refuse the largest bodies if too much is coming in."""
+        total = sum(map(len, self._arriving.values()))
+        while total > max(ARRIVING_BYTES, self.settings.body_bytes):
+            largest = max(self._arriving, key=lambda deadline: len(self._arriving[deadline]))
+            total -= len(self._arriving.pop(largest))
+            largest.reschedule(0)
 
 
 class _Answer:
@@ -149,6 +186,27 @@ def _too_large(limit: int) -> RefusalError:
 def _no_body(headers: Headers) -> None:
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         raise RefusalError(413, "too_large", "This address takes no body.", "Send none.")
+
+
+def _check_address(scope: Scope) -> None:
+    """Refuse an address that could be read in two ways, or that takes long to be read."""
+    path, query = scope.get("raw_path") or b"", scope.get("query_string", b"")
+    found = None
+    if len(path) + len(query) > ADDRESS_BYTES:
+        found = f"The address is longer than {ADDRESS_BYTES:,} bytes."
+    elif query.count(b"&") >= QUERY_KEYS:
+        found = f"The query has more than {QUERY_KEYS} keys."
+    elif b"%" in path or b"%" in query or not query.isascii():
+        try:
+            unquote_to_bytes(path).decode(), unquote_to_bytes(query).decode()
+        except UnicodeDecodeError:
+            found = "The address is not UTF-8."
+    if found is None and b"&" in query:
+        keys = [unquote_plus(pair.partition(b"=")[0].decode()) for pair in query.split(b"&")]
+        if len(set(keys)) < len(keys):
+            found = "A key of the query is given twice."
+    if found is not None:
+        raise RefusalError(400, "bad_address", found, "Send percent-encoded UTF-8, and each key once.")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -6,9 +6,11 @@ some number reads on from there. So an event costs the same however long the his
 process has written it. An event that belongs further back, or was removed, makes the session be built anew.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import polars as pl
@@ -23,8 +25,14 @@ from marsrec.serve.store import Event, Store, Version
 
 OVERHEAD = 4096
 """Bytes that a live session takes beside its numbers: objects of Python and torch, and its place in the table."""
+LONG = 1000
+"""Events that are not read while others wait."""
 NOTHING: Version = (0, 0)
 """The version of a user of whom the store has nothing."""
+
+
+class LongHistoryError(Exception):
+    """A session has to be built from a long history first."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,9 @@ class _Live:
 
 
 class Sessions:
-    """Live sessions of a model's users, the ones used last. All but `history` belongs to one thread.
+    """Live sessions of a model's users, the ones used last.
+
+    Sessions belong to the thread that gets them. Others may build sessions of long histories for it, or read histories.
 
     Parameters
     ----------
@@ -75,6 +85,7 @@ class Sessions:
         self.recommender, self.store = recommender, store
         self.most = max(1, max_bytes // (recommender.start().nbytes + OVERHEAD))
         self._live: OrderedDict[str, _Live] = OrderedDict()
+        self._keeping = threading.Lock()
         self.built = 0
         """How many sessions were built from a whole history."""
 
@@ -90,6 +101,7 @@ class Sessions:
     def get(self, users: Sequence[str]) -> dict[str, Session | Exception]:
         """Sessions of these users as of now, or why one has none; unknown users are left out.
 
+        The session of a long history has to be built first, which is LongHistoryError.
         Raises what the store raises when it is away, since waiting for it once is enough.
         """
         distinct = list(dict.fromkeys(users))
@@ -110,16 +122,21 @@ class Sessions:
 
     def _as_of(self, user: str, version: Version) -> Session:
         live = self._live.pop(user, None)  # what fails half way is not kept
-        (epoch, count), (seen_epoch, seen) = version, NOTHING if live is None else live.version
-        # A user without stored events has no epoch. Fewer events than before: an older copy of the store was put back.
-        if live is not None and (epoch == seen_epoch or seen == 0) and count >= seen:
-            live = self._catch_up(user, live, version)
-        else:
-            live = self._build(user, epoch)
-        self._live[user] = live
-        while len(self._live) > self.most:
-            self._live.popitem(last=False)
+        live = self._catch_up(user, live, version) if _leads_to(live, version) else self._anew(user, version)
+        self._keep(user, live)
         return live.session
+
+    def _keep(self, user: str, live: _Live) -> None:
+        with self._keeping:
+            self._live[user] = live
+            while len(self._live) > self.most:
+                self._live.popitem(last=False)
+
+    def build(self, user: str) -> None:
+        """Build the session of a long history, which is then there to get. Any thread may do it."""
+        version = self.store.versions([user]).get(user, NOTHING)
+        if (live := self._live.get(user)) is None or not _leads_to(live, version):  # nobody else has built it
+            self._keep(user, self._build(user, version[0]))
 
     def history(self, user: str) -> History | None:
         """All events of a user; None if there is no such user."""
@@ -143,6 +160,13 @@ class Sessions:
         from_store = order >= len(base)
         return History([items[place] for place in order], all_codes[order], all_times[order], from_store)
 
+    def _anew(self, user: str, version: Version) -> _Live:
+        """A session from a whole history, if that is not long."""
+        epoch, count = version
+        if count + len(self._saved(user)[0]) > LONG:
+            raise LongHistoryError
+        return self._build(user, epoch)
+
     def _build(self, user: str, epoch: int) -> _Live:
         stored = self.store.events(user)
         history = self._history(user, stored)
@@ -156,9 +180,11 @@ class Sessions:
         if version == live.version:
             return live
         (epoch, count), (_, seen) = version, live.version
+        if count - seen > LONG:
+            raise LongHistoryError
         events = self.store.events(user, after=seen, epoch=epoch)
         if len(events) < count - seen:  # some were removed meanwhile
-            return self._build(user, epoch)
+            return self._anew(user, version)
         base, base_times = self._saved(user)
         order = np.argsort(base_times, kind="stable")
         base, base_times = base[order], base_times[order]
@@ -168,7 +194,7 @@ class Sessions:
         known = np.array(new, dtype=bool)
         codes, times = codes[known], times[known]
         if len(times) and live.session.events and times.min() < live.session.latest:
-            return self._build(user, epoch)
+            return self._anew(user, version)
         order = np.argsort(times, kind="stable")
         live.session.extend(codes[order], times[order])
         return _Live(live.session, (epoch, seen + len(events)))
@@ -186,6 +212,13 @@ class Sessions:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         own = slice(histories.offsets[code - 1], histories.offsets[code])
         return histories.items[own].astype(np.int64), histories.times[own]
+
+
+def _leads_to(live: _Live | None, version: Version) -> TypeGuard[_Live]:
+    """Whether a session has to take in what was added, and nothing else, to be one of this version."""
+    # A user without stored events has no epoch. Fewer events than before: an older copy of the store was put back.
+    (epoch, count), (seen_epoch, seen) = version, NOTHING if live is None else live.version
+    return live is not None and (epoch == seen_epoch or seen == 0) and count >= seen
 
 
 def _has(codes: NDArray[np.int64], times: NDArray[np.int64], code: int, time: int) -> bool:

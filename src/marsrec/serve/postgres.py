@@ -47,6 +47,7 @@ def engine(url: sa.URL) -> sa.Engine:
         url.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
         pool_timeout=5,
+        hide_parameters=True,
         connect_args={
             "connect_timeout": 5,
             "options": "-c statement_timeout=10000 -c lock_timeout=10000 -c synchronous_commit=on",

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import traceback
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,14 +16,14 @@ from marsrec.errors import MarsrecError
 from marsrec.recommender.inference import EarlyError
 from marsrec.serve.batching import OverloadError
 from marsrec.serve.models import BusyError
-from marsrec.serve.store import FullError
+from marsrec.serve.store import FullError, LockedError, LostError, reason
 from marsrec.serve.worker import UnknownUserError
 
 log = logging.getLogger(__name__)
 
 _KINDS = ("constrained-int", "constrained-float", "constrained-str", "int", "float", "str")
 """What pydantic calls the kinds that a field may be of, in the place of an error."""
-_NO_BODY = ("missing", "model_attributes_type")
+_NO_BODY = ("missing", "model_attributes_type", "model_type")
 """What pydantic calls it if there is no body, or one that is no object: also JSON of another content type."""
 
 
@@ -61,7 +62,7 @@ class RefusalError(Exception):
 
 
 MEANINGS = {
-    400: "The body is not JSON.",
+    400: "The body is not JSON, or the address is not UTF-8, too long, or has a key twice.",
     401: "The token is missing or wrong.",
     403: "The request comes from a page of another site.",
     404: "There is no such user, item, model or address.",
@@ -93,8 +94,15 @@ def refusal_of(error: Exception) -> RefusalError:
         case OverloadError():
             return RefusalError(503, "overload", "The queue of the server is full.", "Try again in a second.")
         case SQLAlchemyError():
-            log.error("the event store failed: %s", error)
+            # Without the statement: what was to be stored is nobody's business.
+            log.error("the event store failed (%s): %s", type(error).__name__, reason(error))
             return RefusalError(503, "store_away", "The event store does not answer.", "Try again in a second.")
+        case LostError():
+            log.error("the event store failed: %s", error)
+            remedy = "Stop the server, put the file back, and start it."
+            return RefusalError(503, "store_away", "The event store cannot keep events.", remedy)
+        case LockedError():
+            return RefusalError(503, "store_locked", str(error), "Try again in a second.")
         case UnknownUserError():
             return RefusalError(404, "unknown_user", str(error), "Post an event of this user first.")
         case EarlyError():
@@ -105,8 +113,21 @@ def refusal_of(error: Exception) -> RefusalError:
             return RefusalError(409, "loading", str(error), "Try again when the other reload is done.")
         case MarsrecError():
             return RefusalError(422, "refused", str(error), "Correct what the message names.")
-    log.error("a request failed", exc_info=error)
+    log.error("a request failed\n%s", places_of(error))
     return RefusalError(500, "internal", "The server failed at this request.", "Report it; the log says why.")
+
+
+def places_of(error: BaseException) -> str:
+    """Where an error came from, without its message, in which ids may stand.
+
+    Examples
+    --------
+    >>> places_of(KeyError("ann"))
+    'KeyError'
+    """
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = "" if cause is None else f"{places_of(cause)}\nled to\n"
+    return f"{before}{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}"
 
 
 def _invalid(error: RequestValidationError) -> RefusalError:

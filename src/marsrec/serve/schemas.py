@@ -14,7 +14,7 @@ MAX_CANDIDATES = 10_000
 MAX_EXPLAINED = 100
 """Items of a request that are explained."""
 
-TEXT = r"^[^\x00-\x1f\x7f]+$"
+TEXT = r"^[^\x00-\x1f\x7f-\x9f]+$"
 """Ids as text have no control characters, which not every store takes."""
 TextId = Annotated[str, Field(min_length=1, max_length=200, pattern=TEXT)]
 Id = (
@@ -72,7 +72,7 @@ class UserQuery(ModelQuery):
 class SearchQuery(ModelQuery):
     """A search by a part of the id, or of what people call it."""
 
-    search: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    search: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
     """A part of the id (of items also of the title or the category), in any case; nothing finds any."""
     limit: int = Field(20, ge=1, le=100)
     """How many are listed."""

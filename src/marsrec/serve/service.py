@@ -1,7 +1,9 @@
 """All that a running server holds, and the way from what callers send to what jobs are made of."""
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -13,20 +15,31 @@ from starlette.concurrency import run_in_threadpool
 from marsrec.data.histories import Vocabulary
 from marsrec.data.times import END_OF_TIME, MODERN, PER_SECOND
 from marsrec.errors import SettingsError
-from marsrec.serve.batching import Batcher
+from marsrec.serve.batching import Batcher, OverloadError
+from marsrec.serve.histories import LongHistoryError
 from marsrec.serve.ids import as_text, codes_of, encode
 from marsrec.serve.metrics import Family, Metrics, exposition
 from marsrec.serve.models import Model, Models
 from marsrec.serve.refusals import RefusalError
 from marsrec.serve.schemas import GivenEvent
 from marsrec.serve.settings import ServeSettings
-from marsrec.serve.store import Event, Write
-from marsrec.serve.worker import Job, JobResult, nobody_computes, work
+from marsrec.serve.store import Event, LockedError, Removal, Write
+from marsrec.serve.worker import Job, JobResult, RecommendJob, build, nobody_computes, work
 
 log = logging.getLogger(__name__)
 
 SEARCHES = 4
 """Searches at a time; the store has more connections than these take."""
+LOCKED = 4
+"""Writes for users whom somebody else has locked in the database, at a time."""
+LOCKED_WAITING = 64
+"""Such writes that may wait."""
+LOCKED_SECONDS = 5.0
+"""How long each of them waits for its user."""
+CHECK_SECONDS = 1.0
+"""How long the store is taken for what it was when it was last checked."""
+TRIES = 5
+"""How often a long history is read again because more has happened meanwhile."""
 
 T = TypeVar("T")
 
@@ -67,12 +80,25 @@ class Service:
         self.writes: Batcher[Write, int] = Batcher(
             self.store.write, most=settings.batch, waiting=settings.queue, worked=batches.labels("writes").observe
         )
+        # A long history takes a while to be read; others need not wait for its user's session.
+        self.built: Batcher[RecommendJob, None] = Batcher(
+            build, most=1, waiting=settings.queue, worked=batches.labels("built").observe
+        )
         self._searching = asyncio.Semaphore(SEARCHES)
+        self._locked: Counter[str] = Counter()
+        self._unlocking = asyncio.Semaphore(LOCKED)
         self._checking: asyncio.Task[None] | None = None
+        self._checked = 0.0
 
     @property
     def _batchers(self) -> dict[str, Batcher[Any, Any]]:
-        return {"answers": self.answers, "users": self.users, "explained": self.explained, "writes": self.writes}
+        return {
+            "answers": self.answers,
+            "users": self.users,
+            "built": self.built,
+            "explained": self.explained,
+            "writes": self.writes,
+        }
 
     def start(self) -> None:
         """Begin to work."""
@@ -90,11 +116,44 @@ class Service:
         async with self._searching:
             return await run_in_threadpool(look)
 
+    async def recommended(self, job: RecommendJob) -> JobResult:
+        """What becomes of a job for a user; for one with a long history its session is built first, beside others."""
+        if job.explain:
+            return (await self.explained.submit([job]))[0]
+        for _ in range(TRIES):
+            try:
+                return (await self.users.submit([job]))[0]
+            except LongHistoryError:
+                await self.built.submit([job])
+        raise OverloadError
+
+    async def write(self, user: str, change: Sequence[Event] | Removal) -> int:
+        """Keep or forget events of a user: together with others, or alone if somebody else has locked the user."""
+        if user not in self._locked:
+            with contextlib.suppress(LockedError):
+                return (await self.writes.submit([(user, change)]))[0]
+        if self._locked.total() >= LOCKED_WAITING:
+            raise OverloadError
+        self._locked[user] += 1
+        try:
+            async with self._unlocking:
+                (outcome,) = await run_in_threadpool(self.store.write, [(user, change)], LOCKED_SECONDS)
+        finally:
+            self._locked[user] -= 1
+            self._locked += Counter()  # without those of whom nobody waits any more
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
     async def check(self) -> None:
-        """Raise if the store does not answer. Requests that come in meanwhile wait for the same answer."""
-        if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(run_in_threadpool(self.store.check))
-        await asyncio.shield(self._checking)
+        """Raise if the store cannot keep an event. It is tried once a second, for all who ask meanwhile."""
+        now = asyncio.get_running_loop().time()
+        check = self._checking
+        # Only what went well is remembered: a store that is back is known at once.
+        if check is None or (check.done() and (check.exception() or now - self._checked > CHECK_SECONDS)):
+            check = self._checking = asyncio.create_task(run_in_threadpool(self.store.check))
+            self._checked = now
+        await asyncio.shield(check)
 
     def facts(self) -> str:
         """What is served, in a line."""
@@ -170,9 +229,23 @@ class Service:
         moment = self.moment(at)
         return (None if isinstance(at, str) and at.strip() == "now" else moment), moment
 
-    def events(self, given: Sequence[GivenEvent]) -> list[Event]:
-        """Events as the store keeps them."""
-        return [self.event(event.item, event.time) for event in given]
+    def posted(self, given: Sequence[tuple[int | str, float | str | None]]) -> list[Event]:
+        """Events as the store keeps them. Those without a time get the present one; none may be far ahead of it."""
+        recommender = self.models.get().recommender
+        now = recommender.instant("now")
+        latest = max(now, recommender.log_end) + self.settings.future * PER_SECOND[recommender.unit]
+        events = [
+            Event(as_text(item, recommender.item_ids), now if time is None else self.time(time)) for item, time in given
+        ]
+        for place, event in enumerate(events):
+            if event.time > latest:
+                raise RefusalError(
+                    422,
+                    "in_future",
+                    f"body.events.{place}.time: more than {self.settings.future:,} seconds ahead of the server's time.",
+                    "Send the time at which it happened, or none; a server with a greater --future takes it.",
+                )
+        return events
 
     def event(self, item: int | str, time: float | str) -> Event:
         """An event as the store keeps it."""

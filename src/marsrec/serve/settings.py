@@ -62,6 +62,9 @@ class ServeSettings(Settings):
     """Largest body of a request, in bytes."""
     ann_from: int | None = Field(None, ge=1)
     """Rank catalogs of at least this many items by an approximate index, and smaller ones exactly."""
+    future: int = Field(300, ge=0, le=2**40)
+    """Seconds that a posted event may lie ahead of the server's clock, or of the end of the log if that is later;
+    further ones are refused."""
     user_events: int = Field(100_000, ge=1)
     """Events that the store keeps of one user; further ones are refused."""
 

@@ -9,12 +9,16 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from marsrec.data.times import TimeUnit
 from marsrec.errors import DataError, MarsrecError, SettingsError, needs
 
 SCHEMA = 2
+LOCK_SECONDS = 0.2
+"""How long PostgreSQL waits for a row that somebody else has locked, while others wait for the same transaction."""
+_LOCKED = ("55P03", "40P01")
+"""What PostgreSQL calls a lock that was not given in time, and one that never would have been."""
 
 _tables = sa.MetaData()
 _facts = sa.Table(
@@ -65,11 +69,20 @@ class FullError(MarsrecError):
     """A user has as many events as the store keeps of one."""
 
 
+class LockedError(MarsrecError):
+    """Somebody else has locked a user's events in the database."""
+
+
+class LostError(MarsrecError):
+    """The file of the store is no longer where it was opened."""
+
+
 class Store:
     """Events of users, each kept once, numbered per user in the order in which they were committed.
 
-    The number of a user's events is the version of that user's history: whoever has read up to a number reads on from
-    there, and misses nothing that another process has written. Where events were removed, the epoch changes.
+    How many events a user has is the version of that user's history: whoever has read so many reads on from there, and
+    misses nothing that another process has written. Where events were removed, the epoch changes; their numbers stay
+    unused, so that forgetting one costs the same however many there are.
 
     Parameters
     ----------
@@ -93,12 +106,26 @@ class Store:
         except SQLAlchemyError as error:
             self.close()
             raise DataError(
-                f"{self.place}: not an event store that can be opened ({_reason(error)}). "
+                f"{self.place}: not an event store that can be opened ({reason(error)}). "
                 "Name a new file, or a database that is running."
             ) from error
         except MarsrecError:
             self.close()
             raise
+        self._files = self._found() if self.engine.dialect.name == "sqlite" else {}
+
+    def _found(self) -> dict[Path, tuple[int, int]]:
+        """The files of an SQLite store, and which they are."""
+        with self.engine.connect() as connection:
+            database = str(connection.exec_driver_sql("PRAGMA database_list").all()[0][2])
+        found = {path: _identity(path) for path in (Path(database), Path(f"{database}-wal"))}
+        return {path: identity for path, identity in found.items() if identity is not None}
+
+    def _check_files(self) -> None:
+        """Raise if what is written now would be gone after a restart, because a file was deleted or replaced."""
+        for path, identity in self._files.items():
+            if _identity(path) != identity:
+                raise LostError(f"{path}: the file of the event store was moved, deleted or replaced.")
 
     def _prepare(self, connection: sa.Connection, unit: TimeUnit) -> None:
         if not sa.inspect(connection).has_table(_facts.name):
@@ -117,8 +144,10 @@ class Store:
                 f"{self.place}: its times are in {found}, those of the model in {unit}. Name another store."
             )
 
-    def write(self, writes: Sequence[Write]) -> list[int | Exception]:
+    def write(self, writes: Sequence[Write], patience: float = LOCK_SECONDS) -> list[int | Exception]:
         """Keep and forget events of some users in one transaction, durable when this returns.
+
+        A user whom somebody else has locked for longer than `patience` seconds is left out.
 
         Returns
         -------
@@ -126,18 +155,31 @@ class Store:
             For each write how many of its events are new, or were removed, or why nothing was done.
         """
         outcomes: list[int | Exception] = [0] * len(writes)
-        with self._writing() as connection:
-            # Everybody locks users in the same order, so that nobody waits for one who waits for him.
-            for place in sorted(range(len(writes)), key=lambda place: writes[place][0]):
-                user, change = writes[place]
-                try:
-                    if isinstance(change, Removal):
-                        outcomes[place] = self._remove(connection, user, change.event)
-                    else:
-                        outcomes[place] = self._add(connection, user, change)
-                except FullError as error:
-                    outcomes[place] = error
+        # Everybody locks users in the same order, so that nobody waits for one who waits for him.
+        places = sorted(range(len(writes)), key=lambda place: writes[place][0])
+        while places:
+            place = places[0]
+            try:
+                with self._writing(patience) as connection:
+                    for place in places:
+                        outcomes[place] = self._change(connection, *writes[place])
+                break
+            except OperationalError as error:
+                if getattr(error.orig, "sqlstate", None) not in _LOCKED:
+                    raise
+                outcomes[place] = LockedError("somebody else has locked the events of this user.")
+                places.remove(place)  # the others begin again, and wait no second time
+                patience = min(patience, 0.01)
+        self._check_files()
         return outcomes
+
+    def _change(self, connection: sa.Connection, user: str, change: Sequence[Event] | Removal) -> int | Exception:
+        try:
+            if isinstance(change, Removal):
+                return self._remove(connection, user, change.event)
+            return self._add(connection, user, change)
+        except FullError as error:
+            return error
 
     def _remove(self, connection: sa.Connection, user: str, event: Event | None) -> int:
         mine, own = _users.c.user == user, _events.c.user == user
@@ -154,15 +196,12 @@ class Store:
             connection.execute(sa.delete(_events).where(own))
             connection.execute(sa.delete(_users).where(mine))  # not even the name stays
             return int(count)
-        later = self._read(connection, user, after=number)  # numbers have no gaps: those after it move up
-        connection.execute(sa.delete(_events).where(own, _events.c.number >= number))
-        if later:
-            _insert(connection, user, later, after=number - 1)
+        connection.execute(sa.delete(_events).where(own, _events.c.number == number))
         connection.execute(sa.update(_users).where(mine).values(events=count - 1, epoch=_epoch()))
         return 1
 
     def _add(self, connection: sa.Connection, user: str, events: Sequence[Event]) -> int:
-        insert = (sqlite.insert if self.engine.dialect.name == "sqlite" else postgresql.insert)(_users)
+        insert = self._insert_into(_users)
         mine, count = _users.c.user == user, None
         while count is None:  # a user may be forgotten between the two statements
             connection.execute(insert.values(user=user, events=0, epoch=_epoch()).on_conflict_do_nothing())
@@ -180,9 +219,13 @@ class Store:
                 f"user {user!r} has {count:,} events, and the store keeps {self.user_events:,} of one user."
             )
         if fresh:
-            _insert(connection, user, fresh, after=count)
+            last = connection.execute(sa.select(_last(user))).scalar_one()
+            _insert(connection, user, fresh, after=last or 0)
             connection.execute(sa.update(_users).where(mine).values(events=count + len(fresh)))
         return len(fresh)
+
+    def _insert_into(self, table: sa.Table) -> Any:
+        return (sqlite.insert if self.engine.dialect.name == "sqlite" else postgresql.insert)(table)
 
     def versions(self, users: Sequence[str]) -> dict[str, Version]:
         """Versions of these users' histories; users without any event are left out."""
@@ -191,7 +234,7 @@ class Store:
             return {row.user: (row.epoch, row.events) for row in connection.execute(chosen)}
 
     def events(self, user: str, after: int = 0, epoch: int | None = None) -> list[Event]:
-        """The events of a user with a greater number than `after`, in the order in which they came.
+        """The events of a user but for the first `after` of an epoch, in the order in which they came.
 
         None at all if the user's epoch is another one than the one that is given.
         """
@@ -199,11 +242,12 @@ class Store:
             return self._read(connection, user, after, epoch)
 
     def _read(self, connection: sa.Connection, user: str, after: int, epoch: int | None = None) -> list[Event]:
-        chosen = (
-            sa.select(_events.c.item, _events.c.time)
-            .where(_events.c.user == user, _events.c.number > after)
-            .order_by(_events.c.number)
-        )
+        chosen = sa.select(_events.c.item, _events.c.time).where(_events.c.user == user).order_by(_events.c.number)
+        if after:
+            # Events are removed before an epoch begins, so that within it numbers run ahead of counts by the same.
+            count = sa.select(_users.c.events).where(_users.c.user == user).scalar_subquery()
+            ahead = _last(user) - count
+            chosen = chosen.where(_events.c.number > after + sa.case((ahead > 0, ahead), else_=0))
         if epoch is not None:  # in the same statement: a removal may come between two
             chosen = chosen.join(_users, _users.c.user == _events.c.user).where(_users.c.epoch == epoch)
         return [Event(item, time) for item, time in connection.execute(chosen)]
@@ -226,18 +270,43 @@ class Store:
             return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(_users.c.events), 0))).scalar_one())
 
     def check(self) -> None:
-        """Raise if the store does not answer."""
-        with self.engine.connect() as connection:
-            connection.execute(sa.select(sa.literal(1)).select_from(_facts).limit(1)).scalar_one()
+        """Raise if the store could not keep an event: if a table is missing, or the disk takes nothing."""
+        with self._writing() as connection:
+            for table in (_users, _events):
+                connection.execute(sa.select(*table.c).limit(1)).first()
+            schema = sa.select(_facts.c.value).where(_facts.c.name == "schema")
+            if connection.execute(schema).scalar_one_or_none() != str(SCHEMA):
+                raise LostError(f"{self.place}: the event store has lost what it says of itself.")
+            tried = {"value": secrets.token_hex(8)}  # another value each time: the same one would not be written
+            insert = self._insert_into(_facts).values(name="tried", **tried)
+            connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=tried))
+        self._check_files()
 
     def close(self) -> None:
         """Let go of all connections."""
         self.engine.dispose()
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _writing(self, patience: float = 10.0) -> Iterator[sa.Connection]:
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            if self.engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, round(1000 * patience))}")
             yield connection
+
+
+def _last(user: str) -> sa.ScalarSelect[int]:
+    """The number of a user's latest event."""
+    numbered = _events.alias()
+    return sa.select(sa.func.max(numbered.c.number)).where(numbered.c.user == user).scalar_subquery()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is that has a path, if any."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _insert(connection: sa.Connection, user: str, events: Sequence[Event], after: int) -> None:
@@ -274,7 +343,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     folder = Path(url.database.removeprefix("file:")).parent
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder for the event store. Make it, or name another file.")
-    engine = sa.create_engine(url, connect_args={"timeout": 10})
+    engine = sa.create_engine(url, connect_args={"timeout": 10}, hide_parameters=True)
 
     @sa.event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:
@@ -292,5 +361,6 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     return engine
 
 
-def _reason(error: SQLAlchemyError) -> str:
+def reason(error: SQLAlchemyError) -> str:
+    """What the database says, in a line and without what was to be stored."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]

@@ -101,6 +101,19 @@ def nobody_computes() -> bool:
     return not _COMPUTING.locked()
 
 
+def build(jobs: Sequence[RecommendJob]) -> list[Exception | None]:
+    """Have sessions at hand for users with long histories."""
+    results: list[Exception | None] = []
+    for job in jobs:
+        try:
+            assert job.user is not None
+            job.model.sessions.build(job.user)
+            results.append(None)
+        except Exception as error:
+            results.append(error)
+    return results
+
+
 def work(jobs: Sequence[Job]) -> list[JobResult | Exception]:
     """Results of jobs for any models; what goes wrong with one does not touch the others.
 

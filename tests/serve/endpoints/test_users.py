@@ -7,7 +7,7 @@ from tests.serve.conftest import HISTORY, LOG, START, Start, events, train
 
 
 def test_events_are_forgotten(folders: dict[str, Path], start: Start) -> None:
-    client = start(folders["mars-t"])
+    client = start(folders["mars-t"], future=2**32)
     before = client.get("/v1/users/u3").json()
     wrong = {"item": "i1", "time": "2031-01-01T00:00:00Z"}
     client.post("/v1/users/u3/events", json={"events": [wrong, {"item": "i2", "time": START + 0.5}]})

@@ -40,7 +40,8 @@ router = APIRouter(prefix="/v1")
 SMALL = 1000
 """Events or items that are read or written at once; more are left to a thread, so that nobody waits for them."""
 
-GivenHistory = Annotated[list[GivenEvent], Field(max_length=MAX_HISTORY)]
+GivenHistory = Annotated[list[GivenEvent], Field(max_length=MAX_HISTORY, fail_fast=True)]
+GivenHistories = Annotated[list[GivenHistory], Field(min_length=1, max_length=MAX_HISTORIES, fail_fast=True)]
 
 
 class RecommendRequest(RequestSchema):
@@ -52,7 +53,7 @@ class RecommendRequest(RequestSchema):
 
     history: GivenHistory | None = None
     """The events of one user, in any order."""
-    histories: Annotated[list[GivenHistory], Field(min_length=1, max_length=MAX_HISTORIES)] | None = None
+    histories: GivenHistories | None = None
     """The events of many users, at most 20,000 in all."""
     k: int = Field(10, ge=1, le=MAX_K, strict=True)
     """How many items each."""
@@ -61,7 +62,7 @@ class RecommendRequest(RequestSchema):
     `GET /v1/model`), but not before the latest event."""
     mask_seen: bool = Field(True, strict=True)
     """Leave out items of the history."""
-    candidates: Annotated[list[Id], Field(min_length=1, max_length=MAX_CANDIDATES)] | None = None
+    candidates: Annotated[list[Id], Field(min_length=1, max_length=MAX_CANDIDATES, fail_fast=True)] | None = None
     """Recommend only these items."""
     explain: bool = Field(False, strict=True)
     """Say why each item has its score, and split it into past events and time scales; for at most 100 items in all."""
@@ -213,7 +214,7 @@ async def recommend_to_user(
     job = RecommendJob(
         model, user=text, k=query.k, at=at, since=since, mask_seen=query.mask_seen, explain=query.explain
     )
-    (result,) = await (running.explained if query.explain else running.users).submit([job])
+    result = await running.recommended(job)
     if not query.explain:
         raw = as_raw(text, running.user_ids)
         return json(b'{%b,"user":%b}' % (_spelled(model, result), to_json(raw)))

@@ -16,7 +16,8 @@ from marsrec.serve.rendering import named_items, read_history
 from marsrec.serve.schemas import (
     MAX_POSTED,
     AnswerSchema,
-    GivenEvent,
+    Id,
+    Moment,
     NamedItem,
     RawId,
     ReadHistory,
@@ -31,11 +32,24 @@ from marsrec.serve.worker import RecommendJob
 router = APIRouter(prefix="/v1", tags=["users"])
 
 
+class PostedEvent(RequestSchema):
+    """An item that was taken, now or at a time."""
+
+    item: Id = Field(examples=["tea"])
+    """Raw id of the item, as in the log that the model was fitted on."""
+    time: Moment | None = Field(None, examples=["2026-01-31T12:00:00Z"])
+    """When, as for `POST /v1/recommend`, and not after now. Without it the event gets the server's time, and is another
+    one each time it is sent."""
+
+
 class Events(RequestSchema):
     """Events of one user."""
 
-    events: list[GivenEvent] = Field(
-        min_length=1, max_length=MAX_POSTED, examples=[[{"item": "tea", "time": "2026-01-31T12:00:00Z"}]]
+    events: list[PostedEvent] = Field(
+        min_length=1,
+        max_length=MAX_POSTED,
+        fail_fast=True,
+        examples=[[{"item": "tea", "time": "2026-01-31T12:00:00Z"}]],
     )
     """In any order."""
 
@@ -112,8 +126,8 @@ async def post_events(running: Running, user: PathId, body: Events) -> Response:
         message = f"{user!r} ends like an address, so that no request could name it."
         raise RefusalError(422, "bad_user", message, "Use an id that does not end in /recommendations or /events.")
     model = running.models.get()
-    events = running.events(body.events)
-    (new,) = await running.writes.submit([(as_text(user, running.user_ids), events)])
+    events = running.posted([(event.item, event.time) for event in body.events])
+    new = await running.write(as_text(user, running.user_ids), events)
     running.metrics.events.labels("yes").inc(new)
     running.metrics.events.labels("no").inc(len(events) - new)
     unknown = int((codes_of([event.item for event in body.events], model.recommender.item_ids) == 0).sum())
@@ -130,7 +144,7 @@ async def remove_events(running: Running, user: PathId, query: Annotated[Removal
     event = None
     if query.item is not None and query.time is not None:
         event = running.event(query.item, query.time)
-    (removed,) = await running.writes.submit([(as_text(user, running.user_ids), Removal(event))])
+    removed = await running.write(as_text(user, running.user_ids), Removal(event))
     running.metrics.removed.inc(removed)
     return Removed(removed=removed)
 
