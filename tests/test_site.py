@@ -45,6 +45,7 @@ def test_formulas_are_mathml(site: Path) -> None:
     pages = {file.name: file.read_text() for file in site.glob("*.html")}
     assert "<math" in pages["operator.html"]
     assert not [name for name, page in pages.items() if "arithmatex" in page]
+    assert '<mo form="prefix">&#x02212;</mo><mi>λ</mi><mspace width="0.17em"/><mi>log</mi>' in pages["operator.html"]
 
 
 def test_the_reference_has_every_name_command_and_address(site: Path) -> None:
@@ -56,6 +57,8 @@ def test_the_reference_has_every_name_command_and_address(site: Path) -> None:
     for command in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         assert f'id="marsrec-{command}"' in reference["command-line"]
     assert 'id="post-v1recommend"' in reference["http"]
+    assert "<code>false</code>" in reference["http"]
+    assert "<code>False</code>" not in reference["http"]
     assert "--min-user-events" in reference["command-line"]
 
 
