@@ -52,7 +52,8 @@ def _notebook(path: Path) -> tuple[str, dict[str, bytes]]:
     if os.environ.get("EXECUTE_NOTEBOOKS") == "true":
         from nbclient import NotebookClient
 
-        NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}).execute()
+        quiet = ["--IPKernelApp.log_level=ERROR"]  # it warns that whoever is on this machine can listen
+        NotebookClient(notebook, extra_arguments=quiet, resources={"metadata": {"path": str(path.parent)}}).execute()
     text, resources = MarkdownExporter().from_notebook_node(notebook, {"unique_key": path.stem})
     return text, resources["outputs"]
 
