@@ -51,11 +51,11 @@ class Logs(Kind):
         if read.null_count().sum_horizontal().sum() or read.columns[:3] != ["user", "item", "time"]:
             raise LostError(f"{name}: values are missing from what was read")
         for column in ("user", "item"):
-            if read[column].dtype == pl.String and read[column].str.contains(r"[\r\n]|^$").any():
+            if read[column].dtype == pl.String and read[column].str.contains(r"^[\r\n]|[\r\n]$|^$").any():
                 if b'"' in data or name.endswith(".parquet"):
                     continue  # quoted, or as it was written
-                raise LostError(f"{name}: a line end became part of an id")
-        lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if line.strip(b" \t\0")]
+                raise LostError(f"{name}: a line end stands at the edge of an id")
+        lines = [line for line in data.split(b"\n") if line.strip(b" \t\0")]
         if not drop and name.endswith(".csv") and b'"' not in data and len(lines) - 1 > len(read):
             raise LostError(f"{name}: {len(lines) - 1} rows, of which {len(read)} were read")
         return "answered"

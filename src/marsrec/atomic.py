@@ -29,6 +29,8 @@ else:
 LOCK = "lock"
 """File in a folder that the process that uses it holds locked."""
 
+FULL = ("No space left on device", "Disk quota exceeded", "os error 28", "code: 28")
+"""What an error says, whoever raised it, where the disk is full."""
 PATIENCE = 5.0
 """Seconds that a process waits for its turn to exchange folders."""
 
@@ -133,6 +135,11 @@ def _beside(path: Path) -> Iterator[Path]:
                 continue
             try:
                 yield temporary
+            except Exception as error:
+                if not isinstance(error, OSError) and any(mark in str(error) for mark in FULL):
+                    # Writers outside of Python have errors of their own for it.
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+                raise
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
             return

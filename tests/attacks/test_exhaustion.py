@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from typer.testing import CliRunner
 
-from marsrec.atomic import alone
+from marsrec.atomic import alone, atomic_file
 from marsrec.cli import app
 from marsrec.compute.memory import exhausted
 from marsrec.errors import SettingsError
@@ -53,6 +53,13 @@ def test_what_ran_out_is_said_with_the_remedy(
     assert isinstance(done.exception, SettingsError)
     with pytest.raises(SettingsError, match=rf"{message}.* with --resume goes on"):
         raise done.exception
+
+
+def test_a_full_disk_is_one_whoever_writes(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device") as raised, atomic_file(tmp_path / "log.parquet"):
+        raise pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)")
+    assert raised.value.filename == str(tmp_path / "log.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_errors_are_no_shortage() -> None:

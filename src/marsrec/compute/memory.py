@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import Any
 
+from marsrec.atomic import FULL
+
 
 @cache
 def _malloc_trim() -> Any:
@@ -26,7 +28,6 @@ def give_back() -> bool:
     return trim is not None and bool(trim(ctypes.c_size_t(0)))
 
 
-FULL = ("No space left on device", "Disk quota exceeded", "os error 28", "code: 28")
 TOO_LARGE = re.compile(r"allocate (?:memory: you tried to allocate )?([\d.,]+ ?\w*)")
 
 
