@@ -18,7 +18,8 @@ from polars.exceptions import PanicException
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from safetensors.torch import save as dumped
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from marsrec.atomic import atomic_folder, recover
 from marsrec.compute.memory import exhausted
@@ -252,9 +253,20 @@ def _read(kind: type[R], folder: Path, device: str, within: Path) -> R:
     return recommender
 
 
+class _Undrawn(TorchFunctionMode):
+    """Draws no initial weights: on tensors without memory torch would import its compiler for that, for a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Leave what would be drawn as it is."""
+        given = kwargs or {}
+        if func in (Tensor.normal_, nn.init.normal_):
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
 def _check_shapes(recommender: Trained, weights: Mapping[str, Tensor]) -> None:
     """Raise if settings promise other weights than there are, before memory is taken for those."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         planned = recommender.settings.build(len(recommender.item_ids), recommender.unit).state_dict()
     if {name: value.shape for name, value in planned.items()} != {name: value.shape for name, value in weights.items()}:
         raise ValueError(f"the weights of {WEIGHTS} are not those of the model that {CONFIG} describes")
