@@ -39,10 +39,10 @@ async def echo(scope: dict, receive: Callable, send: Callable) -> None:
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Start a server whose patience is short; it ends with the test."""
     for module, name, value in (
-        (connections, "HEAD_SECONDS", 0.2),
+        (connections, "HEAD_SECONDS", 0.5),
         (connections, "STALLED_SECONDS", 0.2),
         (connections, "WATCH_SECONDS", 0.05),
-        (guard, "STALLED_SECONDS", 0.2),
+        (guard, "STALLED_SECONDS", 0.5),
     ):
         monkeypatch.setattr(module, name, value)
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
