@@ -50,7 +50,7 @@ def shop(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="package")
 def address(folders: dict[str, Path], shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = str(tmp_path_factory.mktemp("store") / "events.db")
-    app = create_app(ServeSettings(models=(folders["mars-t"], folders["gru4rec"], shop), store=store))
+    app = create_app(ServeSettings(models=(folders["mars-t"], folders["gru4rec"], shop), store=store, future=2**32))
     config = uvicorn.Config(app, port=0, log_level="warning")
     socket = config.bind_socket()
     server = uvicorn.Server(config)
