@@ -193,16 +193,24 @@ def descriptors() -> int:
     return max(allowed - _KEPT_FREE, allowed // 2)
 
 
-def listen(settings: ServeSettings) -> socket.socket:
-    """A socket that listens where the settings say."""
+def listen(settings: ServeSettings, patience: float = 0.0) -> socket.socket:
+    """A socket that listens where the settings say, as soon as nobody else does, within so many seconds."""
     if (most := descriptors()) < settings.requests:
         log.warning(
             f"At most {most:,} connections at a time, fewer than the {settings.requests:,} requests that may be under "
             "way: the system allows no more file descriptors. Raise `ulimit -n`."
         )
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    until = time.monotonic() + patience
     try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        while True:
+            try:
+                listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
         # Answers go out at once: else the body would wait for the acknowledgement of the head, 40 ms each time.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener

@@ -29,6 +29,8 @@ ANSWER_SECONDS = 5.0
 """How long a worker may take for a measurement. Loading a model may take as long as it takes."""
 STABLE_SECONDS = 10.0
 """A worker that dies earlier is replaced only after a while."""
+ORPHANS_SECONDS = 30.0
+"""How long workers may hold the port whose supervisor is gone."""
 CLOSING_SECONDS = 20.0
 """How long a worker may take to finish what it has begun."""
 
@@ -40,7 +42,8 @@ def supervise(settings: ServeSettings) -> None:
     if not hasattr(signal, "SIGHUP"):
         raise SettingsError("several workers need Linux or macOS. Leave --workers out.")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to load anew
-    listener = listen(settings)  # before the models are loaded, which takes a while
+    # Workers of a supervisor that was killed hold the port until they notice, some seconds after they began.
+    listener = listen(settings, patience=ORPHANS_SECONDS)  # before the models are loaded, which takes a while
     supervisor = Supervisor(settings, listener)
     asyncio.run(supervisor.run())
     if supervisor.ended_by not in (None, signal.SIGINT):
